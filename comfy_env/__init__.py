@@ -1,0 +1,56 @@
+"""Run node packs with conflicting dependencies side by side, each in its own Python environment.
+
+Importing this package resolves nothing: every public name is loaded when it is first asked for, so a host that
+installs comfy_env and uses no isolated pack pays a few milliseconds, no thread and no open file.
+"""
+
+from importlib import import_module
+
+__contract__ = 1
+__version__ = "1!1.0.0.dev0"
+
+_HOMES = {
+    "EnvPlan": "comfy_env.packs.plan",
+    "WorkerPool": "comfy_env.pool",
+    "CallOptions": "comfy_env.values",
+    "NodeContext": "comfy_env.values",
+    "Progress": "comfy_env.values",
+    "RemoteRef": "comfy_env.values",
+    "Settings": "comfy_env.settings",
+    "hookimpl": "comfy_env.hooks",
+    "ComfyEnvError": "comfy_env.errors",
+    "CallFailed": "comfy_env.errors",
+    "NodeRaised": "comfy_env.errors",
+    "WorkerCrashed": "comfy_env.errors",
+    "CallSilent": "comfy_env.errors",
+    "Interrupted": "comfy_env.errors",
+    "ReferenceLost": "comfy_env.errors",
+    "SpawnFailed": "comfy_env.errors",
+    "InterpreterMissing": "comfy_env.errors",
+    "DiedBeforeJoining": "comfy_env.errors",
+    "BirthSilent": "comfy_env.errors",
+    "TransportRefused": "comfy_env.errors",
+    "EnvNotBuilt": "comfy_env.errors",
+    "EnvMoved": "comfy_env.errors",
+    "Parked": "comfy_env.errors",
+    "Wedged": "comfy_env.errors",
+    "EncodeRefused": "comfy_env.errors",
+    "PlanError": "comfy_env.errors",
+    "BuildFailed": "comfy_env.errors",
+    "BackendError": "comfy_env.errors",
+}
+
+__all__ = sorted([*_HOMES, "__contract__", "__version__"])
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"comfy_env has no public name {name!r}; it offers: {', '.join(sorted(_HOMES))}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

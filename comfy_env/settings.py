@@ -1,0 +1,75 @@
+"""Every setting of this package: its environment variable, unit, default and range, read once into one frozen object.
+
+`Settings()` holds the defaults; `Settings.read(environ)` overlays the variables that are set. A value that cannot be
+read or is out of range is a `PlanError` that names the variable, so a typo never becomes a silent default.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from comfy_env.errors import PlanError
+
+
+def _setting(default: Any, variable: str, unit: str, help: str, low: float = 0, high: float = 86_400) -> Any:
+    meta = {"variable": variable, "unit": unit, "help": help, "low": low, "high": high}
+    return field(default=default, metadata=meta)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be tuned. Times are seconds of lived time: a suspended machine lives none."""
+
+    call_silence: float = _setting(0.0, "COMFY_ENV_CALL_SILENCE_SECONDS", "s", "silence that ends a call; 0 is no limit", high=1e9)
+    birth: float = _setting(60.0, "COMFY_ENV_BIRTH_SECONDS", "s", "silence that ends a worker being born", low=0.05)
+    spawn: float = _setting(10.0, "COMFY_ENV_SPAWN_SECONDS", "s", "limit of a backend's spawn", low=0.05)
+    verify: float = _setting(60.0, "COMFY_ENV_VERIFY_SECONDS", "s", "limit of a backend's verify", low=0.05)
+    ping: float = _setting(5.0, "COMFY_ENV_PING_SECONDS", "s", "limit of a health check", low=0.05)
+    ping_idle: float = _setting(60.0, "COMFY_ENV_PING_IDLE_SECONDS", "s", "idle time after which a worker is pinged before its next call")
+    release: float = _setting(10.0, "COMFY_ENV_RELEASE_SECONDS", "s", "limit of a backend's release", low=0.05)
+    kill: float = _setting(2.0, "COMFY_ENV_KILL_SECONDS", "s", "limit of a kill before the worker counts as wedged", low=0.05)
+    stack: float = _setting(0.2, "COMFY_ENV_STACK_SECONDS", "s", "time a worker gets to show its stack before a kill")
+    shutdown: float = _setting(5.0, "COMFY_ENV_SHUTDOWN_SECONDS", "s", "one deadline for the clean stop of all workers")
+    command_lock: float = _setting(30.0, "COMFY_ENV_COMMAND_LOCK_SECONDS", "s", "how long a command waits for a worker's lane")
+    side_reply: float = _setting(1.0, "COMFY_ENV_SIDE_REPLY_SECONDS", "s", "limit of a question on the side lane", low=0.01)
+    side_rest: float = _setting(5.0, "COMFY_ENV_SIDE_REST_SECONDS", "s", "rest of a side lane that did not answer")
+    interrupt_grace: float = _setting(5.0, "COMFY_ENV_INTERRUPT_GRACE_SECONDS", "s", "time an interrupted call gets before its worker is killed")
+    idle_release: float = _setting(60.0, "COMFY_ENV_IDLE_RELEASE_SECONDS", "s", "idle time after which a worker is asked to release; 0 disables")
+    idle_reap: float = _setting(1800.0, "COMFY_ENV_IDLE_REAP_SECONDS", "s", "idle time after which a worker is ended; 0 disables", high=1e9)
+    tick: float = _setting(10.0, "COMFY_ENV_TICK_SECONDS", "s", "period of the idle sweep", low=0.01)
+    crash_window: float = _setting(60.0, "COMFY_ENV_CRASH_WINDOW_SECONDS", "s", "window in which deaths are counted")
+    crash_limit: int = _setting(3, "COMFY_ENV_CRASH_LIMIT", "deaths", "deaths in the window that park an environment", low=1, high=1000)
+    park: float = _setting(30.0, "COMFY_ENV_PARK_SECONDS", "s", "first pause of a parked environment; doubles each time", low=0.01)
+    park_most: float = _setting(600.0, "COMFY_ENV_PARK_MOST_SECONDS", "s", "longest pause of a parked environment", low=0.01)
+    envs_folder: Path | None = _setting(None, "COMFY_ENV_ENVS", "folder", "where environments are built (default: the user's data folder)")
+    runtime_folder: Path | None = _setting(None, "COMFY_ENV_RUNTIME", "folder", "where run folders live (default: the user's runtime folder)")
+    log_folder: Path | None = _setting(None, "COMFY_ENV_LOGS", "folder", "where worker and build logs go (default: the user's log folder)")
+    uv: str = _setting("", "COMFY_ENV_UV", "path", "the uv to build with; 'off' uses venv and pip")
+    pixi: str = _setting("", "COMFY_ENV_PIXI", "path", "the pixi to build with")
+    cuda_wheels_index: str = _setting("", "COMFY_ENV_CUDA_WHEELS_INDEX", "URL", "index of CUDA wheels")
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Return the settings that the environment variables ask for; raises PlanError on a value that cannot be used."""
+        environ = os.environ if environ is None else environ
+        given = {f.name: _parse(f, environ[f.metadata["variable"]]) for f in fields(cls) if environ.get(f.metadata["variable"])}
+        return cls(**given)
+
+
+def _parse(spec: Any, text: str) -> Any:
+    if spec.type.startswith("Path"):
+        return Path(text).expanduser()
+    if spec.type == "str":
+        return text
+    try:
+        value = int(text) if spec.type == "int" else float(text)
+    except ValueError:
+        raise PlanError(f"{spec.metadata['variable']}={text!r} is not a number of {spec.metadata['unit']}") from None
+    low, high = spec.metadata["low"], spec.metadata["high"]
+    if not low <= value <= high:
+        raise PlanError(f"{spec.metadata['variable']}={text} is out of range ({low:g} to {high:g} {spec.metadata['unit']})")
+    return value

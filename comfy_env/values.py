@@ -1,0 +1,354 @@
+"""Frozen values that cross a hook or the core, and the shapes of the two objects a backend hands over.
+
+Nothing in here acts: no file is opened, no process looked at, no pluggy imported.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from comfy_env.errors import PlanError
+
+CAPABILITIES = frozenset({
+    "own_process", "survives_crash", "killable", "own_dependencies", "passes_descriptors",
+    "zero_copy_cpu", "zero_copy_gpu", "forkable", "remote",
+})
+"""What a backend may claim; the conformance suite tests each claim."""
+
+
+# ---------------------------------------------------------------- what is wanted
+
+@dataclass(frozen=True)
+class PackId:
+    """A node pack's stable identity: what it calls itself, not where it lies."""
+
+    id: str
+    version: str = ""
+    url: str = ""
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Conda:
+    """The conda part of a plan."""
+
+    channels: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EnvPlan:
+    """What an environment must be. ``key`` names it everywhere: in the pool, on disk, in messages.
+
+    ``python`` is a version or specifier ("3.10", ">=3.9,<3.13"; None: the host's own), ``interpreter`` an existing
+    interpreter that is used as it is and never changed, ``limits`` overrides settings by field name, ``source`` tells
+    where the plan was declared (file:line).
+    """
+
+    key: str
+    backend: str = "venv"
+    root: Path | None = None
+    python: str | None = None
+    dependencies: tuple[str, ...] = ()
+    interpreter: Path | None = None
+    import_roots: tuple[Path, ...] = ()
+    nodes: tuple[str, ...] = ()
+    torch: str = "none"
+    indexes: tuple[str, ...] = ()
+    conda: Conda | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[str, ...] = ()
+    device: str | None = None
+    limits: tuple[tuple[str, float], ...] = ()
+    allow_source_builds: bool = False
+    api: str = ""
+    comfy: bool = False
+    fallback: str | None = None
+    pack: PackId | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.key or any(c in self.key for c in "/\\\0\n") or self.key in (".", ".."):
+            raise PlanError(f"{self.key!r} cannot be an environment's key: use letters, digits, '-', '_' and '.'")
+        for name in ("dependencies", "nodes", "indexes", "secrets"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("root", "interpreter"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else Path(value))
+        object.__setattr__(self, "import_roots", tuple(Path(p) for p in self.import_roots))
+        object.__setattr__(self, "variables", _pairs(self.variables))
+        object.__setattr__(self, "limits", _pairs(self.limits))
+
+    @classmethod
+    def existing(cls, python: str | Path, key: str, *, root: str | Path | None = None, **more: Any) -> EnvPlan:
+        """Return a plan that uses an interpreter as it is: nothing is built, installed or changed."""
+        return cls(key=key, interpreter=Path(python), root=None if root is None else Path(root), **more)
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders names are imported from in the worker, in order."""
+        return ((self.root,) if self.root else ()) + self.import_roots
+
+
+def _pairs(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(dict(given).items()))
+
+
+# ---------------------------------------------------------------- what is there
+
+class EnvStatus(enum.Enum):
+    MISSING = "missing"
+    BUILDING = "building"
+    READY = "ready"
+    STALE = "stale"
+    BROKEN = "broken"
+    MOVED = "moved"
+
+
+@dataclass(frozen=True)
+class EnvState:
+    """What a probe of an environment found. ``fix`` is the command that mends it."""
+
+    key: str
+    status: EnvStatus
+    interpreter: Path | None = None
+    folder: Path | None = None
+    reason: str = ""
+    fix: str = ""
+    versions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What building a plan would do, without doing it."""
+
+    key: str
+    install: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    python: str = ""
+    download_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BuildStep:
+    """One line of a build's progress. ``share`` runs from 0 to 1, None where it is not known."""
+
+    key: str
+    text: str
+    share: float | None = None
+
+
+# ---------------------------------------------------------------- a worker's birth
+
+@dataclass(frozen=True)
+class ExitStatus:
+    """How a process ended: ``code`` for an exit, ``signal`` for a signal; both None: the status was lost."""
+
+    code: int | None = None
+    signal: int | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.signal is not None:
+            try:
+                name = signal.Signals(self.signal).name
+            except ValueError:
+                name = "unknown"
+            text = f"ended by signal {self.signal} ({name})"
+        elif self.code is not None:
+            text = f"exited with status {self.code}"
+        else:
+            text = "exit status lost"
+        return f"{text}; {self.note}" if self.note else text
+
+
+class Endpoint(Protocol):
+    """The host's half of what a worker joins to, made before the worker exists."""
+
+    @property
+    def child_fds(self) -> tuple[int, ...]: ...          # descriptors the worker must inherit under their own numbers
+    @property
+    def boot_fd(self) -> int: ...                        # the one the boot document is read from
+    def child_started(self) -> None: ...                 # close the worker's half in the host; idempotent
+    def close(self) -> None: ...                         # close everything that was not handed over; idempotent
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything that must exist before a worker's process does.
+
+    ``argv`` starts with the interpreter; ``variables`` is the whole environment, already filtered; ``nonce`` marks
+    every descendant (it is not a secret), ``auth_key`` is the one-time key of the handshake. ``sign`` is called with a
+    stage name at each sign of life, from any thread.
+    """
+
+    env: str
+    generation: int
+    plan: EnvPlan
+    argv: tuple[str, ...]
+    cwd: Path
+    variables: Mapping[str, str]
+    import_roots: tuple[str, ...]
+    run_folder: Path
+    worker_folder: Path
+    nonce: str
+    host_nonce: str
+    endpoint: Endpoint = field(compare=False)
+    auth_key: bytes = field(repr=False, compare=False)
+    log_file: Path | None = None
+    birth_seconds: float = 60.0
+    sign: Callable[[str], None] = field(default=lambda stage: None, repr=False, compare=False)
+
+    @property
+    def interpreter(self) -> str:
+        return self.argv[0]
+
+    def with_interpreter(self, interpreter: str | Path) -> Launch:
+        """Return the same launch for another interpreter."""
+        return replace(self, argv=(str(interpreter), *self.argv[1:]))
+
+
+class Process(Protocol):
+    """A started worker as a backend hands it over."""
+
+    @property
+    def pid(self) -> int | None: ...                     # None for a worker without a process on this machine
+    @property
+    def outputs(self) -> tuple[int, ...]: ...            # descriptors of its output, read ends
+    @property
+    def data(self) -> Any: ...                           # the backend's own
+    def exit_handle(self) -> int | None: ...             # a descriptor that becomes readable at exit
+    def exit_status(self) -> ExitStatus | None: ...      # None while it runs; never reaps
+
+
+class Lane(Protocol):
+    """One connection to a worker: one writer and one reader at a time; a frame is sent whole or the lane is lost.
+
+    ``deadline`` is a time of `time.monotonic()`, None for no limit.
+    """
+
+    def send(self, frame: Any, deadline: float | None = None) -> None: ...
+    def receive(self, deadline: float | None = None, also: tuple[int, ...] = ()) -> Any: ...
+    def fileno(self) -> int | None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The two joined lanes of a worker and what it said of itself while joining."""
+
+    main: Lane
+    side: Lane
+    hello: Mapping[str, Any] = field(default_factory=dict)
+
+    def close(self) -> None:
+        self.main.close()
+        self.side.close()
+
+
+@dataclass(frozen=True)
+class Canary:
+    """What the core asks a backend to send through the real transport: ``content`` must come back digested."""
+
+    content: bytes
+    digest: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Evidence a backend brings back; the core judges it.
+
+    ``cpu`` is the digest the worker computed of the canary and ``echo`` the digest of what it sent back; None: nothing
+    came. ``gpu`` likewise, None where no device takes part. ``host_device`` and ``worker_device`` are device UUIDs.
+    """
+
+    cpu: str | None
+    echo: str | None = None
+    gpu: str | None = None
+    gpu_echo: str | None = None
+    host_device: str | None = None
+    worker_device: str | None = None
+    versions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Want:
+    """What a release asks for: ``bytes`` to free, None for everything."""
+
+    bytes: int | None = None
+    why: str = "idle"
+
+
+@dataclass(frozen=True)
+class Released:
+    """A measured receipt: bytes given back and bytes still held."""
+
+    freed: int
+    held: int
+
+
+@dataclass(frozen=True)
+class Killed:
+    """What a kill ended. ``status`` is None where the backend cannot know it."""
+
+    pids: tuple[int, ...] = ()
+    status: ExitStatus | None = None
+    note: str = ""
+
+
+# ---------------------------------------------------------------- a call
+
+@dataclass(frozen=True)
+class Progress:
+    """A sign of progress from a worker. ``preview`` is whatever the node attached, None mostly."""
+
+    value: float
+    total: float
+    node: str = ""
+    preview: Any = None
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """Which node of which prompt a call runs."""
+
+    node_id: str = ""
+    prompt_id: str = ""
+    class_type: str = ""
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """How one call is run.
+
+    ``silence`` overrides the limit of design rule 10 (seconds, 0: none), ``wait`` limits the time until the call begins
+    (raises CallWithdrawn), ``on_progress`` runs on the asking thread, ``callbacks`` are functions the worker may call
+    by name while it runs.
+    """
+
+    silence: float | None = None
+    wait: float | None = None
+    on_progress: Callable[[Progress], None] | None = None
+    node: NodeContext | None = None
+    callbacks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+
+class RemoteRef:
+    """An object that stayed in the worker that made it; passing it back to that worker yields the same object."""
+
+    __slots__ = ("env", "generation", "id", "type_name", "__weakref__")
+
+    def __init__(self, env: str, generation: int, id: int, type_name: str) -> None:
+        self.env = env
+        self.generation = generation
+        self.id = id
+        self.type_name = type_name
+
+    def __repr__(self) -> str:
+        return f"<RemoteRef {self.type_name} of env {self.env}, generation {self.generation}, id {self.id}>"
