@@ -7,8 +7,8 @@ read or is out of range is a `PlanError` that names the variable, so a typo neve
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +37,16 @@ class Settings:
     command_lock: float = _setting(30.0, "COMFY_ENV_COMMAND_LOCK_SECONDS", "s", "how long a command waits for a worker's lane")
     side_reply: float = _setting(1.0, "COMFY_ENV_SIDE_REPLY_SECONDS", "s", "limit of a question on the side lane", low=0.01)
     side_rest: float = _setting(5.0, "COMFY_ENV_SIDE_REST_SECONDS", "s", "rest of a side lane that did not answer")
-    interrupt_grace: float = _setting(5.0, "COMFY_ENV_INTERRUPT_GRACE_SECONDS", "s", "time an interrupted call gets before its worker is killed")
-    idle_release: float = _setting(60.0, "COMFY_ENV_IDLE_RELEASE_SECONDS", "s", "idle time after which a worker is asked to release; 0 disables")
-    idle_reap: float = _setting(1800.0, "COMFY_ENV_IDLE_REAP_SECONDS", "s", "idle time after which a worker is ended; 0 disables", high=1e9)
+    interrupt_grace: float = _setting(5.0, "COMFY_ENV_INTERRUPT_GRACE_SECONDS", "s", "time an interrupted call gets before it is killed")
+    idle_release: float = _setting(60.0, "COMFY_ENV_IDLE_RELEASE_SECONDS", "s", "idle time before a worker is asked to release; 0: never")
+    idle_reap: float = _setting(1800.0, "COMFY_ENV_IDLE_REAP_SECONDS", "s", "idle time before a worker is ended; 0: never", high=1e9)
     tick: float = _setting(10.0, "COMFY_ENV_TICK_SECONDS", "s", "period of the idle sweep", low=0.01)
     crash_window: float = _setting(60.0, "COMFY_ENV_CRASH_WINDOW_SECONDS", "s", "window in which deaths are counted")
     crash_limit: int = _setting(3, "COMFY_ENV_CRASH_LIMIT", "deaths", "deaths in the window that park an environment", low=1, high=1000)
     park: float = _setting(30.0, "COMFY_ENV_PARK_SECONDS", "s", "first pause of a parked environment; doubles each time", low=0.01)
     park_most: float = _setting(600.0, "COMFY_ENV_PARK_MOST_SECONDS", "s", "longest pause of a parked environment", low=0.01)
     envs_folder: Path | None = _setting(None, "COMFY_ENV_ENVS", "folder", "where environments are built (default: the user's data folder)")
-    runtime_folder: Path | None = _setting(None, "COMFY_ENV_RUNTIME", "folder", "where run folders live (default: the user's runtime folder)")
+    runtime_folder: Path | None = _setting(None, "COMFY_ENV_RUNTIME", "folder", "where run folders live (default: the user's own)")
     log_folder: Path | None = _setting(None, "COMFY_ENV_LOGS", "folder", "where worker and build logs go (default: the user's log folder)")
     uv: str = _setting("", "COMFY_ENV_UV", "path", "the uv to build with; 'off' uses venv and pip")
     pixi: str = _setting("", "COMFY_ENV_PIXI", "path", "the pixi to build with")
@@ -58,6 +58,16 @@ class Settings:
         environ = os.environ if environ is None else environ
         given = {f.name: _parse(f, environ[f.metadata["variable"]]) for f in fields(cls) if environ.get(f.metadata["variable"])}
         return cls(**given)
+
+    def limited(self, limits: Iterable[tuple[str, float]]) -> Settings:
+        """Return these settings with an environment's own limits; raises PlanError on a name or value that is none."""
+        given: dict[str, Any] = {}
+        specs = {spec.name: spec for spec in fields(self) if spec.type in ("float", "int")}
+        for name, value in limits:
+            if name not in specs:
+                raise PlanError(f"{name!r} is no limit", hint=f"limits are {', '.join(specs)}")
+            given[name] = _parse(specs[name], str(value))
+        return replace(self, **given)
 
 
 def _parse(spec: Any, text: str) -> Any:

@@ -74,3 +74,13 @@ class Outcome:
     status: ExitStatus | None = None
     stack: str = ""
     hint: str = ""
+
+
+COUNTED = frozenset({
+    Reason.CRASHED, Reason.LANE_LOST, Reason.SPAWN_LATE, Reason.BIRTH_SILENT, Reason.REFUSED, Reason.VERIFY_LATE,
+    Reason.BIRTH_FAILED, Reason.CALL_SILENT, Reason.PING_FAILED, Reason.RELEASE_LATE,
+})
+"""The deaths that nobody wanted: enough of them in a short time park an environment."""
+
+UNCOUNTED = frozenset({Kind.INTERPRETER_MISSING, Kind.ENV_NOT_BUILT, Kind.ENV_MOVED})
+"""Failed births that say what is wrong before anything ran; waiting would not mend them."""

@@ -56,7 +56,7 @@ class KillWanted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ShutdownWanted(Event):
-    pass
+    due: float | None = None  # lived time of the deadline all environments share; None: the environment's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class CardTight(Event):
 
 @dataclass(frozen=True, slots=True)
 class SourceChanged(Event):
-    pass
+    fault: str = ""  # what a check of the sources found wrong with them as they are now
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class EnvChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ZygoteUp(Event):
-    pass
+    pass  # the environment's zygote serves
 
 
 @dataclass(frozen=True, slots=True)

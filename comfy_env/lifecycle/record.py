@@ -1,19 +1,23 @@
 """The two frozen values an environment is: a ledger that outlives its workers and a row per process.
 
-A row is born empty in one place (`WorkerRecord.born`), replaced and never mutated, and everything per-process lives in
+A row is born empty in one place (`WorkerRecord.born_as`), replaced and never mutated, and everything per-process lives in
 it, so a replacement forgets all of it at once.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, TypeVar
 
-from comfy_env.lifecycle.deaths import Reason
+from comfy_env.lifecycle.deaths import Outcome, Reason
+from comfy_env.lifecycle.effects import Effect
 from comfy_env.lifecycle.events import Ticket
 from comfy_env.lifecycle.story import Story
 from comfy_env.settings import Settings
-from comfy_env.values import ExitStatus
+from comfy_env.values import ExitStatus, Want
 
 
 class State(enum.Enum):
@@ -30,6 +34,21 @@ class State(enum.Enum):
     PARKED = "parked"
     GONE = "gone"
 
+    __hash__ = object.__hash__  # members are singletons; the enum's own hash is a Python call, paid at every event
+
+
+BIRTH = frozenset({State.SPAWNING, State.JOINING, State.PROVING})
+SERVING = frozenset({State.READY, State.BUSY, State.PINGING, State.RELEASING})
+ALIVE = BIRTH | SERVING
+
+
+class Closing(enum.Enum):
+    """What a CLOSING row waits for."""
+
+    STACK = "its stack"
+    GOODBYE = "its own end"
+    TREE = "its tree's end"
+
 
 @dataclass(frozen=True, slots=True)
 class Activity:
@@ -38,9 +57,10 @@ class Activity:
     offered: Ticket | None = None     # a ticket that was offered the lane and has not answered
     running: Ticket | None = None     # the ticket whose asker holds the lane
     since: float = 0.0                # lived time of the last sign of life
-    silence: float = 0.0              # limit of the running call; 0: none
+    silence: float = 0.0              # limit of the offered or running call; 0: none
     interrupt_at: float | None = None # lived time the running call was asked to stop
     calls: int = 0
+    swept: float | None = None        # lived time of the last release since the last call
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +84,16 @@ class WorkerRecord:
     ending: Reason | None = None      # why it is being ended
     stack: str = ""
     status: ExitStatus | None = None
+    proved: float | None = None       # lived time it was trusted; None while it is being born
+    settling: float | None = None     # lived time at which the change that made it stale has settled
+    wanted: Want | None = None        # a release that waits for the lane
+    closing: Closing | None = None    # what a CLOSING row waits for
+    verdict: Outcome | None = None    # how its call (or, in its birth, its callers) will be answered
+
+    @classmethod
+    def born_as(cls, generation: int, now: float, due: float) -> WorkerRecord:
+        """Return the empty row of a process about to be started: the only place a row comes to life."""
+        return cls(generation, State.SPAWNING, born=now, due=due, activity=Activity(since=now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +112,7 @@ class Ledger:
     tight: tuple[str, ...] = ()
     zygote: bool = False
     story: Story = Story()
+    quarantined: bool = False         # stand-ins of a former worker are kept until the next registration
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +124,42 @@ class Env:
     killable: bool = True
     ledger: Ledger = Ledger()
     row: WorkerRecord = WorkerRecord()
+
+
+Step = tuple[Env, tuple[Effect, ...]]
+"""What every handler returns: the next value and what the driver must do."""
+
+_T = TypeVar("_T", Activity, WorkerRecord, Ledger)
+_READERS: dict[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {
+    cls: (names := tuple(f.name for f in fields(cls)), attrgetter(*names)) for cls in (Activity, WorkerRecord, Ledger)
+}
+_behind_state = attrgetter(*_READERS[WorkerRecord][0][2:6])
+_behind_activity = attrgetter(*_READERS[WorkerRecord][0][7:])
+
+
+def changed(value: _T, **changes: Any) -> _T:
+    """Return a copy of a value with some fields changed."""
+    names, read = _READERS[type(value)]
+    return type(value)(**(dict(zip(names, read(value), strict=True)) | changes))
+
+
+def with_activity(env: Env, state: State, activity: Activity) -> Env:
+    """Return the env with its row's state and activity changed; the short way every call takes."""
+    row = env.row
+    parts = (row.generation, state, *_behind_state(row), activity, *_behind_activity(row))
+    return Env(env.key, env.limits, env.killable, env.ledger, WorkerRecord(*parts))
+
+
+def with_row(env: Env, **changes: Any) -> Env:
+    """Return the env with some fields of its row changed."""
+    return Env(env.key, env.limits, env.killable, env.ledger, changed(env.row, **changes))
+
+
+def with_ledger(env: Env, **changes: Any) -> Env:
+    """Return the env with some fields of its ledger changed."""
+    return Env(env.key, env.limits, env.killable, changed(env.ledger, **changes), env.row)
+
+
+def with_parts(env: Env, ledger: Ledger, row: WorkerRecord) -> Env:
+    """Return the env with another ledger and row."""
+    return Env(env.key, env.limits, env.killable, ledger, row)

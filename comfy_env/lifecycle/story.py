@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MOST_IMPORTANT = 160
+MOST_ORDINARY = 40
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -22,3 +25,50 @@ class Story:
     """Immutable; `told` and `called` return the story with one more entry."""
 
     lines: tuple[Line, ...] = ()
+
+
+def told(story: Story, at: float, text: str, generation: int) -> Story:
+    """Return the story with a line that only later lines of its own weight can push out."""
+    return _bounded((*story.lines, Line(at, text, generation, at)))
+
+
+def called(story: Story, at: float, text: str, generation: int) -> Story:
+    """Return the story with an everyday line; a run of equal ones is one line with a count."""
+    lines = story.lines
+    for index in range(len(lines) - 1, -1, -1):
+        line = lines[index]
+        if not line.ordinary or line.generation != generation:
+            break
+        if line.text == text:
+            more = Line(line.at, text, generation, at, line.count + 1, True)
+            return Story((*lines[:index], more, *lines[index + 1:]))
+    return _bounded((*lines, Line(at, text, generation, at, 1, True)))
+
+
+def _bounded(lines: tuple[Line, ...]) -> Story:
+    if len(lines) <= MOST_ORDINARY:
+        return Story(lines)
+    ordinary = sum(line.ordinary for line in lines)
+    if ordinary > MOST_ORDINARY:
+        return Story(_without_first(lines, True))
+    return Story(_without_first(lines, False) if len(lines) - ordinary > MOST_IMPORTANT else lines)
+
+
+def _without_first(lines: tuple[Line, ...], ordinary: bool) -> tuple[Line, ...]:
+    index = next(i for i, line in enumerate(lines) if line.ordinary is ordinary)
+    return lines[:index] + lines[index + 1:]
+
+
+def lines_text(story: Story, now: float | None = None) -> tuple[str, ...]:
+    """Return the story's lines for people; with `now` (lived time) each says how long ago, else at what lived time."""
+    return tuple(f"{_when(line, now)}  #{line.generation}  {_what(line)}" for line in story.lines)
+
+
+def _when(line: Line, now: float | None) -> str:
+    return f"at {line.at:.3f} s" if now is None else f"{max(0.0, now - line.at):.3f} s ago"
+
+
+def _what(line: Line) -> str:
+    if line.count == 1:
+        return line.text
+    return f"{line.text} ({line.count} times in {line.last - line.at:.3f} s)"

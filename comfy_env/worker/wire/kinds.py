@@ -15,15 +15,15 @@ class Kind(enum.IntEnum):
     STAGE = 4          # worker, JSON: {"stage": "started" | "authenticated" | "ready" | free text}; a sign of life
 
     # main lane, host asks; `request` of the answer equals that of the question
-    CALL = 10          # {"target": "module:function" | None, "closure": bytes | None, "args": tuple, "kwargs": dict, "node": dict | None}
+    CALL = 10          # {"target": "module:function" | a callable by value, "args": tuple, "kwargs": dict, "node": dict | None}
     REPLY = 11         # worker: {"value": any, "held": int}
     RAISED = 12        # worker: {"type": [module, qualname], "args": tuple, "text": str, "traceback": str, "held": int}
     INTERRUPTED = 13   # worker: {"held": int}: the call ended because its interrupt flag was set
-    REFUSED = 14       # worker: {"error": "encode" | "decode" | "reference", "text": str}: a message that cannot be served; the lane is in order
+    REFUSED = 14       # worker: {"error": "encode" | "decode" | "reference" | "busy", "text": str}: a message that cannot be served; the lane is in order
     PING = 15
     PONG = 16          # worker: {"held": int}
-    CANARY = 17        # {"content": bytes}
-    CANARY_BACK = 18   # worker: {"digest": str, "content": bytes, "versions": dict}
+    CANARY = 17        # {"content": a buffer}
+    CANARY_BACK = 18   # worker: {"digest": str, "content": a buffer, "versions": dict}
     RELEASE = 19       # {"bytes": int | None}
     RECEIPT = 20       # worker: {"freed": int, "held": int}
     DROP = 21          # {"ids": list[int]}: references the host no longer holds; no answer

@@ -1,0 +1,56 @@
+# Everything here works from a fresh clone with plain python3 (3.10 or newer) and a package index.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PLUGIN_FOLDERS = $(dir $(wildcard plugins/*/setup.cfg))
+TESTS ?= tests $(if $(PLUGINS),$(wildcard plugins/*/tests))
+
+.DELETE_ON_ERROR:
+.PHONY: demo test check bench soak docs clean
+
+demo: $(VENV)/made
+	$(BIN)/python examples/demo.py
+
+# TORCH=1 installs torch for the tests that need it; PLUGINS=1 installs plugins/* and runs their tests in the same run.
+test: $(VENV)/made $(if $(TORCH),$(VENV)/made-torch) $(if $(PLUGINS),plugins-installed)
+	$(BIN)/python -m pytest $(TESTS) $(ARGS)
+
+check: $(VENV)/made $(VENV)/made-check
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/house
+	$(BIN)/python -m pytest -q -m "not slow and not real" --ignore tests/house $(ARGS)
+
+bench: $(VENV)/made
+	$(BIN)/python -m benchmarks
+
+# SOAK_MINUTES=10 SOAK_SEED=7: longer, other faults.
+soak: $(VENV)/made
+	$(BIN)/python -m benchmarks.soak --minutes $(or $(SOAK_MINUTES),1) --seed $(or $(SOAK_SEED),0)
+
+docs: $(VENV)/made
+	$(BIN)/python docs/generate.py
+
+# A changed setup.cfg makes the venv anew, so it never holds what is no longer asked for.
+$(VENV)/made: setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("comfy-env needs Python 3.10 or newer, $(PYTHON) is " + sys.version.split()[0] if sys.version_info < (3, 10) else 0)'
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[cli,uv,test]'
+	@touch $@
+
+$(VENV)/made-torch: $(VENV)/made
+	$(PIP) -e '.[test-torch]'
+	@touch $@
+
+$(VENV)/made-check: $(VENV)/made
+	$(PIP) -e '.[check]'
+	@touch $@
+
+.PHONY: plugins-installed
+plugins-installed: $(VENV)/made
+	$(if $(PLUGIN_FOLDERS),$(PIP) $(patsubst %/,./%,$(PLUGIN_FOLDERS)))
+
+clean:
+	rm -rf $(VENV) build dist demo-out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

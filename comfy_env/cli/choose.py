@@ -1,0 +1,51 @@
+"""Which environments a command is about: the packs named on the command line, and those of their environments that were picked."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+from comfy_env.cli.exits import NotThere
+from comfy_env.packs.plan import EnvPlan, declares_envs
+
+
+def chosen(options: argparse.Namespace) -> list[EnvPlan]:
+    """Return the plans of the packs, narrowed by ``--env``; raises NotThere when nothing is left."""
+    plans = [plan for folder in options.packs for plan in plans_in(Path(folder))]
+    if not plans:
+        raise NotThere(
+            f"no pack that declares an environment in {', '.join(map(str, options.packs))}",
+            hint="name a pack's folder (or a folder of packs) whose pyproject.toml has a [tool.comfy-env] table",
+        )
+    return _narrowed(plans, options.env) if options.env else plans
+
+
+def plans_in(folder: Path) -> list[EnvPlan]:
+    """Return what a pack declares, or what the packs right below a folder of packs declare."""
+    if not folder.is_dir():
+        raise NotThere(f"{folder} is not a folder")
+    packs = [folder] if (folder / "pyproject.toml").is_file() else sorted(path.parent for path in folder.glob("*/pyproject.toml"))
+    return [plan for pack in packs for plan in _declared(pack)]
+
+
+def _declared(pack: Path) -> Iterator[EnvPlan]:
+    if declares_envs(pack):  # a pack without a table of ours is none of our business, and not an error
+        yield from EnvPlan.from_pack(pack)
+
+
+def _narrowed(plans: list[EnvPlan], patterns: list[str]) -> list[EnvPlan]:
+    kept = [plan for plan in plans if any(fnmatch(plan.key, pattern) for pattern in patterns)]
+    if kept:
+        return kept
+    keys = [plan.key for plan in plans]
+    near = difflib.get_close_matches(patterns[0], keys, 1)
+    raise NotThere(f"no environment is named {' or '.join(patterns)}; there are {', '.join(keys)}",
+                   hint=f"did you mean {near[0]!r}?" if near else "")
+
+
+def refusal(error: BaseException) -> str:
+    """Return the first line of an error: what fits a table's cell."""
+    return str(error).splitlines()[0]

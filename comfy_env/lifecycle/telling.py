@@ -1,0 +1,92 @@
+"""Tells a step in one line of the story. Everyday steps of a serving worker share a line with a count."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from comfy_env.lifecycle import effects, events, story
+from comfy_env.lifecycle.deaths import Outcome
+from comfy_env.lifecycle.record import SERVING, Env, changed, with_parts
+from comfy_env.values import ExitStatus, Proof, Want
+
+QUIET = frozenset({events.Accepted, events.CallAlive, events.HeldGrew, events.HostHoldsChanged, events.PromptChanged})
+"""Steps that are part of something told elsewhere."""
+
+EVERYDAY = frozenset({effects.Settle, effects.Dispatch, effects.Ping, effects.Release, effects.SendInterrupt})
+"""Effects that may appear in an everyday step."""
+
+ORDINARY: dict[type, Callable[[Any], str]] = {
+    events.CallEnded: lambda event: f"call {event.outcome.kind.name.lower()}",
+    events.SignOfLife: lambda event: f"sign of life: {event.stage}",
+    events.Receipt: lambda event: f"released {event.freed} bytes, {event.held} still held",
+    events.Ponged: lambda event: "answered a ping",
+}
+
+
+def tell(before: Env, event: events.Event, after: Env, wanted: tuple[effects.Effect, ...], now: float) -> Env:
+    """Return the env with the step entered in its story."""
+    kind = type(event)
+    if kind in QUIET:
+        return after
+    row = after.row
+    if _is_everyday(before, after, wanted):
+        text = _everyday(kind, event, wanted)
+        return _with(after, story.called(after.ledger.story, now, text, row.generation)) if text else after
+    return _with(after, story.told(after.ledger.story, now, _line(before, event, after, wanted), row.generation))
+
+
+def _with(env: Env, tale: story.Story) -> Env:
+    return with_parts(env, changed(env.ledger, story=tale), env.row)
+
+
+def _is_everyday(before: Env, after: Env, wanted: tuple[effects.Effect, ...]) -> bool:
+    was, now_is = before.row.state, after.row.state
+    if was is not now_is and not (was in SERVING and now_is in SERVING):
+        return False
+    return all(type(effect) in EVERYDAY for effect in wanted)
+
+
+def _everyday(kind: type, event: events.Event, wanted: tuple[effects.Effect, ...]) -> str:
+    words = ORDINARY.get(kind)
+    if words is not None:
+        return words(event)
+    settled = next((effect for effect in wanted if isinstance(effect, effects.Settle)), None)
+    return f"call not begun: {settled.outcome.kind.name.lower()}" if settled else ""
+
+
+def _line(before: Env, event: events.Event, after: Env, wanted: tuple[effects.Effect, ...]) -> str:
+    parts = ["a limit passed" if type(event) is events.Tick else words(event)]
+    if before.row.state is not after.row.state:
+        parts.append(f"{before.row.state.value} → {after.row.state.value}")
+    if wanted:
+        parts.append(", ".join(words(effect) for effect in wanted))
+    return "; ".join(parts)
+
+
+def words(thing: Any) -> str:
+    """Return an event or effect in words: its name, then what it carries."""
+    name = "".join(f" {c.lower()}" if c.isupper() else c for c in type(thing).__name__).strip()
+    shown = (_shown(f.name, getattr(thing, f.name)) for f in fields(thing) if f.name != "generation")
+    facts = ", ".join(fact for fact in shown if fact)
+    return f"{name} ({facts})" if facts else name
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None or value == "" or isinstance(value, Proof):
+        return ""
+    if isinstance(value, Outcome):
+        return ": ".join(part for part in (value.kind.name.lower(), value.message, str(value.status or "")) if part)
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, Want):
+        return "everything" if value.bytes is None else f"{value.bytes} bytes"
+    if isinstance(value, bool):
+        return name if value else ""
+    if isinstance(value, float):
+        return f"{name} {value:.3f}"
+    if isinstance(value, str):
+        return value.strip().splitlines()[-1] if value.strip() else ""
+    return str(value) if isinstance(value, ExitStatus) else f"{name} {value}"

@@ -1,0 +1,60 @@
+"""The public plan of an environment, made by hand or read from a pack's `pyproject.toml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from packaging.specifiers import SpecifierSet
+
+from comfy_env import __contract__, values
+from comfy_env.errors import PlanError
+from comfy_env.packs import document as documents
+from comfy_env.packs import identity, table
+
+_FIELDS = {"env": "variables", "allow-source-builds": "allow_source_builds"}
+Plan = TypeVar("Plan", bound=values.EnvPlan)
+
+
+class EnvPlan(values.EnvPlan):
+    """What an environment must be."""
+
+    @classmethod
+    def from_pack(cls, folder: str | Path) -> tuple[EnvPlan, ...]:
+        """Return the plans a pack's `[tool.comfy-env]` declares; raises PlanError with file and line."""
+        return tuple(_plan(cls, declared, pack) for declared, pack in _read(Path(folder)))
+
+
+def declares_envs(folder: str | Path) -> bool:
+    """Return whether a pack declares environments at all; raises PlanError where its `pyproject.toml` cannot be read."""
+    folder = _folder(Path(folder))
+    return (folder / documents.FILE).exists() and table.declares(documents.read(folder))
+
+
+def _folder(given: Path) -> Path:
+    folder = given.parent if given.name == documents.FILE else given
+    if not folder.is_dir():
+        raise PlanError(f"there is no folder {folder}", hint="name the folder of the pack, the one with its pyproject.toml")
+    return folder.resolve()
+
+
+def _read(given: Path) -> list[tuple[table.Declared, values.PackId]]:
+    document = documents.read(_folder(given))
+    if not table.declares(document):
+        raise PlanError(
+            f"{document.file} declares no environment",
+            hint='add a table: [tool.comfy-env] with python = "3.10" and dependencies = ["numpy<2"]',
+        )
+    pack = identity.identify(document)
+    return [(declared, pack) for declared in table.read(document)]
+
+
+def _plan(kind: type[Plan], declared: table.Declared, pack: values.PackId) -> Plan:
+    fields: dict[str, Any] = {_FIELDS.get(key, key): value for key, value in declared.values.items()}
+    api = fields.get("api", "")
+    if api and not SpecifierSet(api).contains(str(__contract__)):
+        raise PlanError(
+            f"{declared.source}: pack {pack.id} {pack.version} wants comfy_env API {api}, this one offers {__contract__}",
+            hint="update comfy_env, or take a version of the pack that fits" + (f": {pack.url}" if pack.url else ""),
+        )
+    return kind(key=identity.key(pack, declared.name), root=pack.folder, pack=pack, source=declared.source, **fields)

@@ -1,0 +1,6 @@
+"""The driver of the lifecycle machine: every thread and lock of the package lives here."""
+
+from comfy_env.pool.pool import WorkerPool
+from comfy_env.pool.views import Record
+
+__all__ = ["Record", "WorkerPool"]

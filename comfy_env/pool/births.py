@@ -1,0 +1,154 @@
+"""The effects of a birth: spawn, open the lanes, prove. Each posts exactly one answer.
+
+A verb whose generation was given up while it ran is undone: a process that arrives too late is ended, lanes are closed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from comfy_env import errors
+from comfy_env.lifecycle import events
+from comfy_env.lifecycle.deaths import Kind
+from comfy_env.lifecycle.record import State
+from comfy_env.pool.failures import outcome_of
+from comfy_env.pool.seat import Seat, Worker
+from comfy_env.process import launch as launching
+from comfy_env.process.output import Output
+from comfy_env.transport import canary as canaries
+from comfy_env.transport.boot import boot_document
+from comfy_env.transport.endpoint import open_endpoint
+from comfy_env.transport.session import session_of
+from comfy_env.values import EnvState, EnvStatus, Launch
+
+if TYPE_CHECKING:
+    from comfy_env.pool.house import House
+
+_REFUSALS = {EnvStatus.MOVED: errors.EnvMoved}
+
+
+def spawn(house: House, seat: Seat, generation: int) -> None:
+    """Start the generation's process; answers Spawned or SpawnFailed."""
+    worker = None
+    try:
+        worker = _prepare(house, seat, generation)
+        worker.process = worker.relay.spawn(worker.launch)
+    except Exception as error:  # whatever a backend raises is this birth's failure, by name
+        if worker is not None:
+            discard(worker)
+        seat.post(events.SpawnFailed(generation, outcome_of(error)))
+        return
+    news = events.Spawned(generation, worker.process.pid)
+    kept = seat.post_if(
+        lambda env: env.row.generation == generation and env.row.state is State.SPAWNING,
+        news,
+        then=lambda: _seat_down(house, seat, worker),
+    )
+    if not kept:
+        seat.log.warning("generation %s arrived after it was given up and is ended", generation)
+        house.end_late(seat, worker)
+
+
+def _seat_down(house: House, seat: Seat, worker: Worker) -> None:
+    seat.forget_before(worker.generation)
+    seat.workers[worker.generation] = worker
+    house.watcher.add(seat, worker)
+
+
+def _prepare(house: House, seat: Seat, generation: int) -> Worker:
+    relay, interpreter = _interpreter(seat)
+    host = house.host_run()
+    run = host.new_worker(seat.key, generation)
+    endpoint = open_endpoint()
+    log_file = house.log_file(seat.key)
+    try:
+        launch = Launch(
+            env=seat.key,
+            generation=generation,
+            plan=seat.plan,
+            argv=launching.command(str(interpreter), host.worker_folder, endpoint.boot_fd),
+            cwd=run.folder,
+            variables=launching.worker_variables(seat.plan, nonce=run.nonce, host_nonce=host.nonce, generation=generation),
+            import_roots=tuple(os.path.abspath(root) for root in seat.plan.roots),
+            run_folder=run.folder,
+            worker_folder=host.worker_folder,
+            nonce=run.nonce,
+            host_nonce=host.nonce,
+            endpoint=endpoint,
+            auth_key=secrets.token_bytes(32),
+            log_file=log_file,
+            birth_seconds=seat.env.limits.birth,
+            sign=lambda stage: seat.post(events.SignOfLife(generation, stage)),
+        )
+        launch = relay.launch(launch)
+        endpoint.write_boot(boot_document(launch, endpoint, run.record_path))
+        return Worker(generation, relay, launch, run, endpoint, Output(seat.key, generation, log_file))
+    except BaseException:
+        endpoint.close()
+        run.close()
+        raise
+
+
+def _interpreter(seat: Seat) -> tuple:
+    """Return the relay that serves this birth and the interpreter it starts."""
+    state = seat.relay.inspect(seat.plan, probe=False)
+    if state is None or state.status is EnvStatus.READY:
+        found = (state.interpreter if state else None) or seat.plan.interpreter
+        return seat.relay, found or Path(sys.executable)
+    if seat.plan.fallback is None:
+        raise _refusal(seat, state)
+    seat.log.warning("env %s is %s; its nodes run %s as its plan allows", seat.key, state.status.value, seat.plan.fallback)
+    return seat.fallback(), Path(sys.executable)
+
+
+def _refusal(seat: Seat, state: EnvState) -> errors.SpawnFailed:
+    if state.interpreter is not None and seat.plan.interpreter is not None and not state.interpreter.exists():
+        return errors.InterpreterMissing(f"there is no interpreter at {state.interpreter}", hint=state.fix)
+    kind = _REFUSALS.get(state.status, errors.EnvNotBuilt)
+    reason = f": {state.reason}" if state.reason else ""
+    return kind(f"the environment is {_words(state.status)}{reason}", hint=f"run: {state.fix}" if state.fix else "")
+
+
+def _words(status: EnvStatus) -> str:
+    return {EnvStatus.MISSING: "not built", EnvStatus.MOVED: "not where it was built"}.get(status, status.value)
+
+
+def open_lanes(seat: Seat, generation: int) -> None:
+    """Join the lanes; answers LanesOpen or LanesFailed."""
+    worker = seat.workers.get(generation)
+    if worker is None or worker.process is None:
+        return  # its death was completed meanwhile; there is nobody to answer for
+    try:
+        lanes = worker.relay.transport(worker.process, worker.launch)
+    except Exception as error:  # a birth's failure, by name
+        seat.post(events.LanesFailed(generation, outcome_of(error)))
+        return
+    worker.lanes, worker.session = lanes, session_of(lanes, worker.process)
+    worker.python = str(lanes.hello.get("python", ""))
+    kept = seat.post_if(lambda env: env.row.generation == generation and env.row.state is State.JOINING, events.LanesOpen(generation))
+    if not kept:
+        lanes.close()
+
+
+def prove(seat: Seat, generation: int) -> None:
+    """Send the canary; answers Proved or ProofFailed."""
+    worker = seat.workers.get(generation)
+    if worker is None or worker.process is None or worker.lanes is None:
+        return  # its death was completed meanwhile; there is nobody to answer for
+    canary = canaries.make(secrets.randbits(64))
+    try:
+        proof = worker.relay.verify(worker.process, worker.lanes, canary)
+    except Exception as error:  # a birth's failure, by name
+        seat.post(events.ProofFailed(generation, outcome_of(error, Kind.REFUSED)))
+        return
+    seat.post(events.Proved(generation, proof, canary.digest))
+
+
+def discard(worker: Worker) -> None:
+    """Close what was prepared for a worker that never started."""
+    worker.endpoint.close()
+    worker.run.close()

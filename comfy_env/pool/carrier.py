@@ -1,0 +1,164 @@
+"""Carries effects to where they are carried out: a performer, a port, a ticket, the log.
+
+One table says which effect goes where; a new effect without a row is an error at import.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from comfy_env import errors
+from comfy_env.lifecycle import effects, events
+from comfy_env.lifecycle.effects import Effect
+from comfy_env.lifecycle.record import Env
+from comfy_env.pool import births, endings
+from comfy_env.pool.house import House
+from comfy_env.pool.observing import announce
+from comfy_env.pool.seat import Seat
+from comfy_env.transport import commands
+
+log = logging.getLogger(__name__)
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class Carrier:
+    """``changed`` is told about each seat whose life changed, for the journal."""
+
+    def __init__(self, house: House, changed: Callable[[Seat], None]) -> None:
+        self._house = house
+        self._changed = changed
+        self._ways: dict[type[Effect], Callable[[Seat, Any], None]] = {
+            effects.Spawn: self._spawn,
+            effects.OpenLanes: self._open_lanes,
+            effects.Prove: self._prove,
+            effects.Dispatch: self._dispatch,
+            effects.Ping: self._ping,
+            effects.Release: self._release,
+            effects.SendInterrupt: self._interrupt,
+            effects.Goodbye: self._goodbye,
+            effects.AskStack: self._ask_stack,
+            effects.Kill: self._kill,
+            effects.DropZygote: self._drop_zygote,
+            effects.Quarantine: self._quarantine,
+            effects.DropQuarantine: self._drop_quarantine,
+            effects.Settle: self._settle,
+            effects.Note: self._note,
+        }
+
+    def __call__(self, seat: Seat, before: Env, event: events.Event, wanted: tuple[Effect, ...]) -> None:
+        for effect in wanted:
+            self._ways[type(effect)](seat, effect)
+        if before.row.state is not seat.env.row.state:
+            if self._house.opened:
+                self._house.watcher.wake()
+            self._changed(seat)
+        if self._house.observers:
+            announce(self._house, seat, before, event, wanted)
+
+    def _spawn(self, seat: Seat, effect: effects.Spawn) -> None:
+        seat.performer(effect.generation).submit(lambda: births.spawn(self._house, seat, effect.generation))
+
+    def _open_lanes(self, seat: Seat, effect: effects.OpenLanes) -> None:
+        seat.performer(effect.generation).submit(lambda: births.open_lanes(seat, effect.generation))
+
+    def _prove(self, seat: Seat, effect: effects.Prove) -> None:
+        seat.performer(effect.generation).submit(lambda: births.prove(seat, effect.generation))
+
+    def _dispatch(self, seat: Seat, effect: effects.Dispatch) -> None:
+        ticket = seat.tickets.get(effect.ticket)
+        if ticket is not None:
+            ticket.offer(effect.generation)
+
+    def _settle(self, seat: Seat, effect: effects.Settle) -> None:
+        ticket = seat.tickets.pop(effect.ticket, None)
+        if ticket is None:
+            log.error("ticket %s of env %s was settled twice", effect.ticket, seat.key)
+            return
+        ticket.settle(effect.generation, effect.outcome)
+        worker = seat.workers.get(effect.generation)
+        if ticket.reading and worker is not None and worker.session is not None:
+            worker.session.close()  # its asker still waits on the lane; the settlement is the answer
+
+    def _ping(self, seat: Seat, effect: effects.Ping) -> None:
+        seat.performer(effect.generation).submit(lambda: ping(seat, effect.generation))
+
+    def _release(self, seat: Seat, effect: effects.Release) -> None:
+        seat.performer(effect.generation).submit(lambda: release(seat, effect))
+
+    def _interrupt(self, seat: Seat, effect: effects.SendInterrupt) -> None:
+        seat.performer(effect.generation).urgent(lambda: interrupt(seat, effect), "interrupt")
+
+    def _goodbye(self, seat: Seat, effect: effects.Goodbye) -> None:
+        seat.performer(effect.generation).urgent(lambda: goodbye(seat, effect.generation), "goodbye")
+
+    def _ask_stack(self, seat: Seat, effect: effects.AskStack) -> None:
+        seat.performer(effect.generation).urgent(lambda: endings.ask_stack(seat, effect.generation), "stack")
+
+    def _kill(self, seat: Seat, effect: effects.Kill) -> None:
+        job = lambda: endings.kill(self._house, seat, effect.generation, effect.reason, effect.replaced)  # noqa: E731
+        seat.performer(effect.generation).urgent(job, "kill")
+
+    def _drop_zygote(self, seat: Seat, effect: effects.DropZygote) -> None:
+        seat.log.debug("env %s has no zygote to drop", seat.key)
+
+    def _quarantine(self, seat: Seat, effect: effects.Quarantine) -> None:
+        self._house.shelf.quarantine(seat.key, effect.generation)
+
+    def _drop_quarantine(self, seat: Seat, effect: effects.DropQuarantine) -> None:
+        self._house.shelf.drop_quarantine(seat.key)
+
+    def _note(self, seat: Seat, effect: effects.Note) -> None:
+        seat.log.log(_LEVELS.get(effect.level, logging.INFO), "[%s #%s] %s", seat.key, effect.generation, effect.line)
+        self._changed(seat)
+
+
+def ping(seat: Seat, generation: int) -> None:
+    """Ask for a pong on the main lane; answers Ponged or PingFailed."""
+    worker = seat.workers.get(generation)
+    try:
+        if worker is None or worker.process is None or worker.lanes is None:
+            raise errors.LaneLost("the lane is gone")
+        commands.ping(worker.process, worker.lanes, time.monotonic() + seat.env.limits.ping)
+    except (errors.ComfyEnvError, OSError) as error:
+        seat.post(events.PingFailed(generation, str(error)))
+    else:
+        seat.post(events.Ponged(generation))
+
+
+def release(seat: Seat, effect: effects.Release) -> None:
+    """Ask the worker to give back; answers Receipt or ReleaseFailed."""
+    worker = seat.workers.get(effect.generation)
+    try:
+        if worker is None or worker.process is None or worker.lanes is None:
+            raise errors.LaneLost("the lane is gone")
+        released = worker.relay.release(worker.process, worker.lanes, effect.want)
+    except Exception as error:  # whatever a backend raises fails the release, by name
+        seat.post(events.ReleaseFailed(effect.generation, f"{type(error).__name__}: {error}"))
+    else:
+        worker.released = released
+        seat.post(events.Receipt(effect.generation, released.freed, released.held))
+
+
+def interrupt(seat: Seat, effect: effects.SendInterrupt) -> None:
+    """Set the interrupt flag of one call; if it cannot be set, the grace limit ends the call."""
+    worker = seat.workers.get(effect.generation)
+    if worker is None or worker.session is None:
+        return
+    try:
+        worker.session.interrupt(effect.ticket)
+    except (errors.ComfyEnvError, OSError) as error:
+        seat.log.warning("the interrupt could not be sent: %s", error)
+
+
+def goodbye(seat: Seat, generation: int) -> None:
+    """Send the shutdown frame; a worker that cannot hear it is killed at the deadline."""
+    worker = seat.workers.get(generation)
+    if worker is None or worker.session is None:
+        return
+    try:
+        worker.session.goodbye()
+    except (errors.ComfyEnvError, OSError) as error:
+        seat.log.debug("the goodbye could not be sent: %s", error)

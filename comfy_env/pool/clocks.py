@@ -1,0 +1,44 @@
+"""Lived time: a clock that stands still while nobody could run.
+
+A limit must not be exceeded because a laptop slept or the whole process was stopped. The watcher marks each slice it
+lived through; a mark that comes later than two slices counts as one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+SLICE = 1.0
+"""Seconds between two marks at most."""
+
+
+class LivedClock:
+    """Monotonic seconds of lived time; `mark` is called by the watcher at every wake-up, `now` by anybody."""
+
+    def __init__(self, real: Callable[[], float] = time.monotonic, slice: float = SLICE) -> None:
+        self._real = real
+        self._slice = slice
+        self._lock = threading.Lock()
+        self._marked = real()
+        self._lived = self._marked
+        self._attended = False
+
+    def now(self) -> float:
+        with self._lock:
+            passed = self._real() - self._marked
+            return self._lived + (min(passed, self._slice) if self._attended else passed)
+
+    def mark(self) -> None:
+        """Count the time since the last mark as lived, or as one slice if it was longer than two."""
+        with self._lock:
+            real = self._real()
+            passed = real - self._marked
+            self._lived += self._slice if self._attended and passed > 2 * self._slice else passed
+            self._marked = real
+
+    def attend(self, yes: bool) -> None:
+        """Tell whether somebody marks; without a watcher the clock is the real one."""
+        self.mark()
+        self._attended = yes

@@ -1,0 +1,166 @@
+"""One call on the lane, run by the thread that asked for it, and the commands beside it."""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from comfy_env import errors
+from comfy_env.lifecycle import events
+from comfy_env.lifecycle.deaths import Kind, Outcome
+from comfy_env.lifecycle.record import Env
+from comfy_env.pool.failures import failure, node_raised, outcome_of
+from comfy_env.pool.seat import Seat, Worker
+from comfy_env.pool.tickets import Offer, Settled, Ticket
+from comfy_env.transport.answers import Answer
+from comfy_env.worker.wire.kinds import Kind as Frame
+
+EXIT_WAIT = 2.0
+"""Seconds a lost lane waits for the exit status, so that a death is told with its real status."""
+
+_RETURNED = Outcome(Kind.RETURNED)
+_REFUSALS = {"encode": Kind.ENCODE_REFUSED, "reference": Kind.REFERENCE_LOST}
+_OWN_ERRORS = (Kind.RAISED, Kind.ENCODE_REFUSED, Kind.DECODE_REFUSED, Kind.REFERENCE_LOST)
+_serving = threading.local()
+
+
+def ask(seat: Seat, ticket: Ticket, message: dict[str, Any], until: float | None) -> Any:
+    """Wait for the lane, run the call on it, return its value or raise its failure."""
+    if seat.key in _served():
+        raise errors.CallFailed(
+            "a call to an environment from inside its own callback would wait for itself", env=seat.key, hint="call another environment"
+        )
+    word = _wait(seat, ticket, until)
+    if isinstance(word, Settled):
+        raise failure(seat, word.generation, word.outcome)
+    worker = seat.workers[word.generation]
+    with _serving_env(seat.key):
+        _run(seat, worker, ticket, message)
+    return _conclude(seat, ticket)
+
+
+def _wait(seat: Seat, ticket: Ticket, until: float | None) -> Offer | Settled:
+    """Wait until the lane was offered and accepted, or the ticket settled."""
+    while True:
+        try:
+            word = ticket.next_word(until)
+        except BaseException:
+            seat.post(events.CallWithdrawn(ticket.number))
+            raise
+        if word is None:
+            until = None
+            seat.post(events.CallWithdrawn(ticket.number))
+        elif isinstance(word, Settled) or _accept(seat, ticket, word.generation):
+            return word
+
+
+def _accept(seat: Seat, ticket: Ticket, generation: int) -> bool:
+    number = ticket.number
+
+    def offered(env: Env) -> bool:
+        return env.row.generation == generation and env.row.activity.offered == number
+
+    ticket.accepted = seat.post_if(offered, events.Accepted(generation, number))
+    return ticket.accepted
+
+
+def _run(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) -> None:
+    """Have the call on the lane and post how it ended."""
+    number, generation = ticket.number, worker.generation
+    try:
+        answer = _converse(seat, worker, ticket, message)
+    except (errors.LaneLost, errors.FrameDamaged) as error:
+        _lane_lost(seat, worker, error.message)
+    except errors.ComfyEnvError as error:
+        ticket.error = error
+        seat.post(events.CallEnded(generation, number, outcome_of(error)))
+    except BaseException as error:
+        _broken_off(seat, worker, ticket, error)
+        raise
+    else:
+        _answered(seat, worker, ticket, answer)
+
+
+def _converse(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) -> Answer:
+    assert worker.session is not None
+    alive = events.CallAlive(worker.generation, ticket.number)
+    ticket.reading = True
+    try:
+        return worker.session.call(
+            message,
+            request=ticket.number,
+            generation=worker.generation,
+            alive=lambda: seat.post(alive),
+            on_progress=ticket.report if ticket.options.on_progress else None,
+            callbacks=ticket.options.callbacks,
+        )
+    finally:
+        ticket.reading = False
+
+
+def _broken_off(seat: Seat, worker: Worker, ticket: Ticket, error: BaseException) -> None:
+    """Tell the machine that the asker leaves with an error of its own, and wait until the call is settled."""
+    if error is ticket.stopped:
+        why = Outcome(Kind.INTERRUPTED, f"the call was stopped by its own progress hook ({type(error).__name__})")
+        seat.post(events.CallEnded(worker.generation, ticket.number, why))
+    else:
+        seat.post(events.LaneLost(worker.generation, f"its asker was interrupted in the middle of the call ({type(error).__name__})"))
+    ticket.settlement()
+
+
+def _answered(seat: Seat, worker: Worker, ticket: Ticket, answer: Answer) -> None:
+    generation = worker.generation
+    outcome = _RETURNED
+    if answer.kind is Frame.REPLY:
+        ticket.value = answer.value
+    elif answer.kind is Frame.INTERRUPTED:
+        outcome = Outcome(Kind.INTERRUPTED, "the call was interrupted")
+    elif answer.error is not None:
+        ticket.error = node_raised(seat, generation, answer.error)
+        outcome = Outcome(Kind.RAISED, ticket.error.message)
+    else:
+        outcome = Outcome(_REFUSALS.get(answer.refusal, Kind.DECODE_REFUSED), answer.text)
+    if answer.held is not None and answer.held > seat.env.row.held:
+        seat.post(events.HeldGrew(generation, answer.held))
+    seat.post(events.CallEnded(generation, ticket.number, outcome))
+
+
+def _lane_lost(seat: Seat, worker: Worker, why: str) -> None:
+    """Tell the machine with the exit status if the process ended, since the lane often ends a moment earlier."""
+    assert worker.process is not None
+    handle = worker.process.exit_handle()
+    if handle is not None:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.poll(EXIT_WAIT * 1000)
+    status = worker.process.exit_status()
+    news = events.ProcessExited(worker.generation, status) if status else events.LaneLost(worker.generation, why)
+    seat.post(news)
+
+
+def _conclude(seat: Seat, ticket: Ticket) -> Any:
+    settled = ticket.settlement()
+    if settled.outcome.kind is Kind.RETURNED:
+        return ticket.value
+    if ticket.error is not None and settled.outcome.kind in _OWN_ERRORS:
+        raise ticket.error
+    raise failure(seat, settled.generation, settled.outcome)
+
+
+def _served() -> list[str]:
+    if not hasattr(_serving, "envs"):
+        _serving.envs = []
+    return _serving.envs
+
+
+@contextmanager
+def _serving_env(key: str) -> Iterator[None]:
+    served = _served()
+    served.append(key)
+    try:
+        yield
+    finally:
+        served.remove(key)

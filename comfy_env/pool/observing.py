@@ -1,0 +1,60 @@
+"""Tells observers what happened, as the lifecycle hooks name it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from comfy_env.lifecycle import effects, events
+from comfy_env.lifecycle.deaths import Reason
+from comfy_env.lifecycle.record import Env, State
+from comfy_env.pool.views import picture
+
+if TYPE_CHECKING:
+    from comfy_env.pool.house import House
+    from comfy_env.pool.seat import Seat
+
+News = tuple[str, dict[str, Any]]
+
+
+def announce(house: House, seat: Seat, before: Env, event: events.Event, wanted: tuple[effects.Effect, ...]) -> None:
+    """Tell every observer; an observer's exception never reaches the pool."""
+    record = picture(seat, seat.clock())
+    for name, facts in (*_from_event(seat.env, before, event), *_from_effects(seat.env, wanted)):
+        house.observers.tell(name, record=record, **facts)
+
+
+def _from_event(env: Env, before: Env, event: events.Event) -> Iterator[News]:
+    if env is before:
+        return
+    if isinstance(event, events.Spawned):
+        yield "worker_born", {}
+    elif isinstance(event, events.Proved):
+        yield from _judged(env)
+    elif isinstance(event, events.Accepted):
+        yield "call_started", {"call": {"ticket": event.ticket}}
+    elif isinstance(event, events.CallEnded):
+        yield "call_ended", {"call": {"ticket": event.ticket, "kind": event.outcome.kind.name.lower()}}
+    elif isinstance(event, events.Receipt):
+        yield "worker_released", {"freed": event.freed, "held": event.held}
+    elif isinstance(event, events.WontDie):
+        yield "worker_wedged", {"note": event.note}
+    if env.ledger.parked_until is not None and before.ledger.parked_until is None:
+        yield "worker_parked", {"until": env.ledger.parked_until}
+
+
+def _judged(env: Env) -> Iterator[News]:
+    if env.row.state in (State.CLOSING, State.GONE):
+        yield "worker_refused", {"why": env.row.ending.value if env.row.ending else ""}
+        return
+    yield "worker_proved", {}
+    if not env.row.gpu_ok:
+        yield "worker_demoted", {"why": "its device or its GPU canary differs"}
+
+
+def _from_effects(env: Env, wanted: tuple[effects.Effect, ...]) -> Iterator[News]:
+    for effect in wanted:
+        if isinstance(effect, effects.Kill):
+            yield "worker_retired", {"reason": effect.reason.value}
+            if effect.reason is Reason.REAPED:
+                yield "worker_reaped", {}

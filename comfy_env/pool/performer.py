@@ -1,0 +1,67 @@
+"""Carries out one generation's effects in order, on a thread that exists only while there is work.
+
+A job that must not wait (a kill, an interrupt) gets a thread of its own: a backend that hangs in one verb never keeps
+its worker from being ended, and never stalls another environment.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+Job = Callable[[], None]
+
+
+class Performer:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: deque[Job] = deque()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Job) -> None:
+        """Run a job after those already submitted."""
+        with self._lock:
+            self._jobs.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+
+    def urgent(self, job: Job, what: str) -> None:
+        """Run a job now, beside whatever runs."""
+        threading.Thread(target=_run, args=(job,), name=f"{self._name} {what}", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._thread = None
+                    return
+                job = self._jobs.popleft()
+            _run(job)
+
+
+def _run(job: Job) -> None:
+    try:
+        job()
+    except Exception:  # a job answers its own failures; this keeps a defect from ending the thread unseen
+        log.exception("an effect failed")
+
+
+def within(seconds: float, job: Callable[[], object], name: str) -> tuple[bool, object, BaseException | None]:
+    """Run a job on a thread that is left behind after a limit; return (finished, result, error)."""
+    box: list[tuple[object, BaseException | None]] = []
+
+    def work() -> None:
+        try:
+            box.append((job(), None))
+        except BaseException as error:  # told to the caller below
+            box.append((None, error))
+
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return (True, *box[0]) if box else (False, None, None)

@@ -1,0 +1,262 @@
+"""`WorkerPool`: the public face of the core. Thread-safe; needs neither ComfyUI nor torch nor a GPU."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from comfy_env import errors, ports
+from comfy_env.hooks.registry import Registry
+from comfy_env.lifecycle import events
+from comfy_env.lifecycle.deaths import Reason
+from comfy_env.lifecycle.machine import new_env
+from comfy_env.lifecycle.record import State
+from comfy_env.lifecycle.story import lines_text
+from comfy_env.pool import ticking
+from comfy_env.pool.asyncs import in_thread
+from comfy_env.pool.carrier import Carrier
+from comfy_env.pool.commands import release
+from comfy_env.pool.house import House
+from comfy_env.pool.journal import Journal
+from comfy_env.pool.lanes import ask
+from comfy_env.pool.seat import Seat, has_process
+from comfy_env.pool.shutdown import Exit, shut_down
+from comfy_env.pool.tickets import DEFAULT_OPTIONS, Ticket
+from comfy_env.pool.views import Record, picture
+from comfy_env.settings import Settings
+from comfy_env.values import BuildStep, CallOptions, Changes, EnvPlan, EnvState, EnvStatus, Released
+
+_REASONS = {reason.name.lower(): reason for reason in Reason}
+
+
+class WorkerPool:
+    """Owns the workers of all environments: births, calls, idle sweeps, deaths.
+
+    Nothing is started, opened or registered until the first call to an environment. Use it as a context manager, or
+    `close` it; an interpreter that exits closes it too, and one that is killed takes its workers with it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        registry: Registry | None = None,
+        clock: ports.Clock | None = None,
+        shelf: ports.StandInShelf | None = None,
+        prompt: ports.Prompt | None = None,
+        memory: ports.Memory | None = None,
+        observers: Iterable[object] = (),
+    ) -> None:
+        self.settings = settings if settings is not None else Settings.read()
+        self.registry = registry if registry is not None else Registry()
+        self._lock = threading.Lock()
+        self._seats: dict[str, Seat] = {}
+        self._closed = False
+        self._exit = Exit(self)
+        self._house = House(
+            self.settings,
+            self.registry,
+            tuple(observers),
+            clock=clock,
+            shelf=shelf or ports.NullShelf(),
+            prompt=prompt or ports.NullPrompt(),
+            memory=memory or ports.NullMemory(),
+            seats=self.seats,
+            tick=self.tick,
+            born=self._exit.arm,
+        )
+        self._journal = Journal(self._house, self.seats)
+        self._carrier = Carrier(self._house, self._journal.changed)
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ calls
+
+    def call(
+        self, plan: EnvPlan, target: str | Callable[..., Any], /, *args: Any, options: CallOptions | None = None, **kwargs: Any
+    ) -> Any:
+        """Run a function in the plan's environment and return its value.
+
+        `target` is "module:function", resolved in the worker, or a callable that travels by value to an environment of
+        this Python's own minor version. Blocks; raises subclasses of `CallFailed` and `SpawnFailed`, `EncodeRefused`,
+        `PoolClosed`. Not retried.
+        """
+        options = options or DEFAULT_OPTIONS
+        return self._serve(self._seat(plan), Ticket(options), target, args, kwargs)
+
+    async def call_async(
+        self, plan: EnvPlan, target: str | Callable[..., Any], /, *args: Any, options: CallOptions | None = None, **kwargs: Any
+    ) -> Any:
+        """Run `call` on a thread of its own and await it; cancelling withdraws the call, or interrupts it if it runs."""
+        seat = self._seat(plan)
+        ticket = Ticket(options or DEFAULT_OPTIONS)
+        return await in_thread(lambda: self._serve(seat, ticket, target, args, kwargs), cancel=lambda: self._leave(seat, ticket))
+
+    def _serve(self, seat: Seat, ticket: Ticket, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        options = ticket.options
+        until = None if options.wait is None else time.monotonic() + options.wait
+        message = {"target": target, "args": args, "kwargs": kwargs, "node": _node(options)}
+        seat.tickets[ticket.number] = ticket
+        seat.post(events.CallWanted(ticket.number, options.silence))
+        return ask(seat, ticket, message, until)
+
+    def _leave(self, seat: Seat, ticket: Ticket) -> None:
+        seat.post(events.CallWithdrawn(ticket.number))
+        if ticket.accepted:
+            seat.post(events.InterruptWanted(ticket.number))
+
+    def interrupt(self, plan: EnvPlan | str) -> bool:
+        """Ask the running call of an environment to stop; tell whether one was running. From any thread."""
+        seat = self._known(plan)
+        running = seat.env.row.activity.running if seat else None
+        if seat is None or running is None:
+            return False
+        seat.post(events.InterruptWanted(running))
+        return True
+
+    # ------------------------------------------------------------ workers
+
+    def record(self, plan: EnvPlan | str) -> Record | None:
+        """Return the picture of an environment's worker, None while it has none."""
+        seat = self._known(plan)
+        return picture(seat, seat.clock()) if seat and has_process(seat.env) else None
+
+    def records(self) -> list[Record]:
+        """Return the pictures of all workers there are."""
+        return [picture(seat, seat.clock()) for seat in self.seats() if has_process(seat.env)]
+
+    def story(self, plan: EnvPlan | str) -> tuple[str, ...]:
+        """Return the environment's story, one line per entry, oldest first."""
+        seat = self._known(plan)
+        return lines_text(seat.env.ledger.story, seat.clock()) if seat else ()
+
+    def release(self, plan: EnvPlan | str) -> Released | None:
+        """Ask a worker to give back everything it holds; None where there is no worker.
+
+        Raises `LaneBusy` when the lane was not to be had for `COMFY_ENV_COMMAND_LOCK_SECONDS`.
+        """
+        seat = self._known(plan)
+        return release(seat) if seat and has_process(seat.env) else None
+
+    def kill(self, plan: EnvPlan | str, reason: str = "asked") -> bool:
+        """End an environment's worker now and wait until it is gone; tell whether there was one."""
+        seat = self._known(plan)
+        if reason not in _REASONS:
+            raise errors.PlanError(f"{reason!r} is not a reason; use one of {', '.join(sorted(_REASONS))}")
+        if seat is None or not has_process(seat.env):
+            return False
+        generation = seat.env.row.generation
+        seat.post(events.KillWanted(_REASONS[reason]))
+        limit = seat.env.limits.kill * 2 + seat.env.limits.stack + 1
+        seat.wait_for(lambda env: env.row.generation != generation or not has_process(env), limit)
+        return True
+
+    def sources_changed(self, plan: EnvPlan | str) -> None:
+        """Tell that a pack's sources changed and settled: its worker is replaced at its next idle moment."""
+        seat = self._known(plan)
+        if seat is not None:
+            seat.post(events.SourceChanged())
+
+    # ------------------------------------------------------------ environments
+
+    def inspect(self, plan: EnvPlan, probe: bool = True) -> EnvState:
+        """Return the state of the plan's environment, from a real probe unless told otherwise."""
+        state = self._relay(plan).inspect(plan, probe)
+        if state is None:
+            return EnvState(plan.key, EnvStatus.READY, plan.interpreter, reason="this backend makes no environments")
+        return state
+
+    def plan(self, plan: EnvPlan) -> Changes:
+        """Return what building the plan would change."""
+        return self._relay(plan).plan(plan)
+
+    def build(self, plan: EnvPlan, progress: Callable[[BuildStep], None] | None = None) -> EnvState:
+        """Make the plan's environment, blocking; returns at once if it is there. Raises BuildFailed, BuildCancelled."""
+        relay = self._relay(plan)
+        before = relay.inspect(plan, False)
+        state = relay.build(plan, progress or (lambda step: None))
+        seat = self._known(plan)
+        if seat is not None and (before is None or before.status is not EnvStatus.READY):
+            seat.post(events.EnvChanged())
+        self._house.observers.tell("env_built", state=state)
+        return state
+
+    def remove(self, plan: EnvPlan) -> EnvState:
+        """End the environment's worker and remove what was built for the plan."""
+        self.kill(plan, "stale_env")
+        return self._relay(plan).remove(plan)
+
+    # ------------------------------------------------------------ the pool itself
+
+    def seats(self) -> list[Seat]:
+        """Return the seats of all environments the pool has heard of."""
+        with self._lock:
+            return list(self._seats.values())
+
+    def tick(self) -> None:
+        """Run one idle sweep now: health, release, reaper, limits. The watcher does this by itself."""
+        for seat in self.seats():
+            ticking.tick(self._house, seat)
+        self._journal.write()
+
+    def close(self) -> None:
+        """Stop every worker within one shared deadline and give everything back; nothing spawns afterwards."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._exit.disarm()
+        shut_down(self.seats(), self.settings)
+        self._journal.close()
+        self._house.close()
+
+    def _relay(self, plan: EnvPlan) -> Any:
+        return self.registry.backend(plan.backend, plan)
+
+    def _known(self, plan: EnvPlan | str) -> Seat | None:
+        with self._lock:
+            return self._seats.get(plan if isinstance(plan, str) else plan.key)
+
+    def _seat(self, plan: EnvPlan) -> Seat:
+        seat = self._seats.get(plan.key)
+        if seat is not None and seat.plan is plan:
+            return seat
+        relay = self._relay(plan)
+        with self._lock:
+            if self._closed:
+                raise errors.PoolClosed("the pool was closed; nothing spawns after that", env=plan.key)
+            seat = self._seats.get(plan.key)
+            if seat is None:
+                seat = self._seats[plan.key] = self._new_seat(plan, relay)
+            elif seat.plan != plan:
+                self._adopt(seat, plan, relay)
+            return seat
+
+    def _new_seat(self, plan: EnvPlan, relay: Any) -> Seat:
+        env = new_env(plan.key, self.settings.limited(plan.limits), killable="killable" in relay.capabilities)
+        return Seat(plan, env, relay, self._house.now, self._carrier, self.registry)
+
+    def _adopt(self, seat: Seat, plan: EnvPlan, relay: Any) -> None:
+        """Take a changed plan for a known key while its environment is cold."""
+        with seat.lock:
+            if seat.env.row.state not in (State.COLD, State.PARKED):
+                raise errors.PlanError(
+                    f"two different plans are called {plan.key!r}",
+                    env=plan.key,
+                    hint=f"give one of them another key ({seat.plan.source or 'the first'}; {plan.source or 'the second'})",
+                )
+            seat.plan, seat.relay = plan, relay
+            seat.env = replace(seat.env, limits=self.settings.limited(plan.limits), killable="killable" in relay.capabilities)
+
+
+def _node(options: CallOptions) -> dict[str, str] | None:
+    node = options.node
+    return None if node is None else {"node_id": node.node_id, "prompt_id": node.prompt_id, "class_type": node.class_type}

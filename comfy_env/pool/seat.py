@@ -1,0 +1,174 @@
+"""One environment in the pool: the machine's value, the handles of its workers, the tickets of its callers.
+
+`post` is the only way the machine's value changes. It runs `step` under the seat's lock and hands the effects to the
+carrier after the lock is released, so no effect can ever run under it.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from comfy_env.hooks.registry import Registry
+from comfy_env.hooks.relay import Relay
+from comfy_env.lifecycle.effects import Effect
+from comfy_env.lifecycle.events import Event
+from comfy_env.lifecycle.machine import step
+from comfy_env.lifecycle.record import Env, State
+from comfy_env.pool.performer import Performer
+from comfy_env.pool.tickets import Ticket
+from comfy_env.process.output import Output
+from comfy_env.process.rundir import WorkerRun
+from comfy_env.transport.endpoint import SocketEndpoint
+from comfy_env.transport.session import Session
+from comfy_env.values import EnvPlan, Lanes, Launch, Process, Released
+
+LAST_WORDS = 0.005
+"""Seconds a dead worker's output is still read for its error message."""
+
+Carry = Callable[["Seat", Env, Event, tuple[Effect, ...]], None]
+
+
+@dataclass(eq=False)
+class Worker:
+    """The handles of one generation's process."""
+
+    generation: int
+    relay: Relay
+    launch: Launch
+    run: WorkerRun
+    endpoint: SocketEndpoint
+    output: Output
+    process: Process | None = None
+    lanes: Lanes | None = None
+    session: Session | None = None
+    python: str = ""
+    watched: bool = False
+    reading: threading.Lock = field(default_factory=threading.Lock)
+
+    closed: bool = False
+    released: Released | None = None
+
+    def feed(self, fd: int) -> bool:
+        """Read what an output pipe holds now; False at its end. One reader at a time, none after `close_process`."""
+        with self.reading:
+            return not self.closed and self.output.feed(fd)
+
+    def drain(self, seconds: float) -> None:
+        """Read what is left in the output pipes for at most so long; the end of file is never waited for."""
+        until = time.monotonic() + seconds
+        ended: set[int] = set()
+        while time.monotonic() < until and self.process is not None:
+            ready = [fd for fd in self._readable() if fd not in ended]
+            if not ready:
+                return
+            ended.update(fd for fd in ready if not self.feed(fd))
+
+    def _readable(self) -> list[int]:
+        with self.reading:
+            if self.closed or self.process is None:
+                return []
+            poll = select.poll()
+            for fd in self.process.outputs:
+                poll.register(fd, select.POLLIN)
+            return [fd for fd, _ in poll.poll(0)]
+
+    def close_process(self) -> None:
+        """Close the process's descriptors; its last words stay."""
+        with self.reading:
+            self.closed = True
+            close = getattr(self.process, "close", None)
+            if close is not None:
+                close()
+            self.output.close()
+
+
+@dataclass(eq=False)
+class Seat:
+    """``workers`` maps a generation to its handles until its death is complete."""
+
+    plan: EnvPlan
+    env: Env
+    relay: Relay
+    clock: Callable[[], float]
+    carry: Carry
+    registry: Registry
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    changed: threading.Condition = field(init=False)
+    workers: dict[int, Worker] = field(default_factory=dict)
+    tickets: dict[int, Ticket] = field(default_factory=dict)
+    performers: dict[int, Performer] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.changed = threading.Condition(self.lock)
+        self.log = logging.getLogger(f"comfy_env.env.{self.key}")
+
+    @property
+    def key(self) -> str:
+        return self.env.key
+
+    @property
+    def worker(self) -> Worker | None:
+        """The handles of the present generation."""
+        return self.workers.get(self.env.row.generation)
+
+    def post(self, event: Event) -> None:
+        """Tell the machine what happened and carry out what it asks for."""
+        with self.lock:
+            before = self.env
+            self.env, effects = step(before, event, self.clock())
+            if self.env.row.state is not before.row.state:
+                self.changed.notify_all()
+        if effects or self.env is not before:
+            self.carry(self, before, event, effects)
+
+    def post_if(self, holds: Callable[[Env], bool], event: Event, then: Callable[[], Any] | None = None) -> bool:
+        """Post only if `holds` of the present value, running `then` under the same lock; tell whether it did."""
+        with self.lock:
+            if not holds(self.env):
+                return False
+            if then is not None:
+                then()
+            before = self.env
+            self.env, effects = step(before, event, self.clock())
+            if self.env.row.state is not before.row.state:
+                self.changed.notify_all()
+        self.carry(self, before, event, effects)
+        return True
+
+    def wait_for(self, holds: Callable[[Env], bool], seconds: float) -> bool:
+        """Wait until `holds` of the machine's value; tell whether it came to be."""
+        with self.changed:
+            return self.changed.wait_for(lambda: holds(self.env), seconds)
+
+    def fallback(self) -> Relay:
+        """Return the relay the plan allows where its environment is not there, and let the machine know its nature."""
+        relay = self.registry.backend(self.plan.fallback or self.plan.backend, self.plan)
+        with self.lock:
+            self.env = replace(self.env, killable="killable" in relay.capabilities)
+        return relay
+
+    def performer(self, generation: int) -> Performer:
+        """Return the performer of one generation's effects."""
+        with self.lock:
+            found = self.performers.get(generation)
+            if found is None:
+                found = self.performers[generation] = Performer(f"comfy-env {self.key}#{generation}")
+            return found
+
+    def forget_before(self, generation: int) -> None:
+        """Drop what is left of older generations, but for the last one's words; under the lock."""
+        for old in [g for g in self.workers if g < generation - 1]:
+            del self.workers[old]
+        for old in [g for g in self.performers if g < generation]:
+            del self.performers[old]
+
+
+def has_process(env: Env) -> bool:
+    """Tell whether the row stands for a process that is alive or being ended."""
+    return env.row.state not in (State.COLD, State.GONE, State.PARKED)

@@ -1,0 +1,50 @@
+"""The clean stop: one deadline for all workers, and what makes it happen when the interpreter exits."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import time
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from comfy_env.lifecycle import events
+from comfy_env.lifecycle.record import State
+from comfy_env.pool.seat import Seat, has_process
+from comfy_env.settings import Settings
+
+if TYPE_CHECKING:
+    from comfy_env.pool.pool import WorkerPool
+
+log = logging.getLogger(__name__)
+
+
+class Exit:
+    """Closes a pool at interpreter exit; armed at the first spawn, so an unused pool leaves nothing to do."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = weakref.ref(pool)
+
+    def arm(self) -> None:
+        atexit.register(self._close)
+
+    def disarm(self) -> None:
+        atexit.unregister(self._close)
+
+    def _close(self) -> None:
+        pool = self._pool()
+        if pool is not None:
+            pool.close()
+
+
+def shut_down(seats: Iterable[Seat], settings: Settings) -> None:
+    """Ask every worker to end, all at once, and wait until each is gone or known to be wedged."""
+    seats = list(seats)
+    for seat in seats:
+        seat.post(events.ShutdownWanted())
+    until = time.monotonic() + settings.shutdown + 2 * settings.kill + 1
+    for seat in seats:
+        gone = seat.wait_for(lambda env: not has_process(env) or env.row.state is State.WEDGED, until - time.monotonic())
+        if not gone:
+            log.error("env %s: generation %s did not end in time", seat.key, seat.env.row.generation)

@@ -1,0 +1,78 @@
+"""One call's ticket: what its asker waits on.
+
+The asking thread is told two things through the ticket's mailbox: that the lane is offered to it, and how the call was
+settled. A settlement is the last word and comes exactly once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from comfy_env.lifecycle.deaths import Outcome
+from comfy_env.values import CallOptions, Progress
+
+DEFAULT_OPTIONS = CallOptions()
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Offer:
+    generation: int
+
+
+@dataclass(frozen=True)
+class Settled:
+    generation: int
+    outcome: Outcome
+
+
+@dataclass(eq=False)
+class Ticket:
+    """``value`` and ``error`` carry what the worker answered; they are set before the call is reported as ended.
+
+    ``reading`` is true while its asker waits on the lane, ``stopped`` is what its own progress hook raised.
+    """
+
+    options: CallOptions = DEFAULT_OPTIONS
+    number: int = field(default_factory=lambda: next(_numbers))
+    value: Any = None
+    error: BaseException | None = None
+    accepted: bool = False
+    reading: bool = False
+    stopped: BaseException | None = None
+    _mail: queue.SimpleQueue[Offer | Settled] = field(default_factory=queue.SimpleQueue)
+
+    def offer(self, generation: int) -> None:
+        self._mail.put(Offer(generation))
+
+    def settle(self, generation: int, outcome: Outcome) -> None:
+        self._mail.put(Settled(generation, outcome))
+
+    def report(self, progress: Progress) -> None:
+        """Tell the caller's hook; what it raises stops the call."""
+        assert self.options.on_progress is not None
+        try:
+            self.options.on_progress(progress)
+        except BaseException as error:
+            self.stopped = error
+            raise
+
+    def next_word(self, until: float | None = None) -> Offer | Settled | None:
+        """Wait for the next word; None when the monotonic time `until` has passed without one."""
+        if until is None:
+            return self._mail.get()
+        try:
+            return self._mail.get(timeout=max(0.0, until - time.monotonic()))
+        except queue.Empty:
+            return None
+
+    def settlement(self) -> Settled:
+        """Wait for the settlement; offers that came before it are void."""
+        while True:
+            word = self._mail.get()
+            if isinstance(word, Settled):
+                return word

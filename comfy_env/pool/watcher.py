@@ -1,0 +1,172 @@
+"""The one watcher thread: exits, output pipes and the tick. It only posts events.
+
+Started at the first spawn. It waits on every process's exit handle and output pipes at once; its time-out is the next
+limit of any environment or the next sweep, whichever is first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from comfy_env.lifecycle import events
+from comfy_env.lifecycle.machine import next_due
+from comfy_env.pool.clocks import SLICE, LivedClock
+from comfy_env.pool.seat import Seat, Worker
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    seat: Seat
+    worker: Worker
+    is_exit: bool
+
+
+class Watcher:
+    """``add`` and ``remove`` may be called from any thread; descriptors are (un)registered on the watcher's own."""
+
+    def __init__(self, clock: LivedClock, seats: Callable[[], Iterable[Seat]], sweep: Callable[[], None], period: float) -> None:
+        self._clock = clock
+        self._seats = seats
+        self._sweep = sweep
+        self._period = period
+        self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
+        self._todo: list[Callable[[], None]] = []
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, seat: Seat, worker: Worker) -> None:
+        """Watch a worker's exit and output from now on."""
+        self._start()
+        self._do(lambda: self._register(seat, worker))
+
+    def remove(self, worker: Worker) -> None:
+        """Stop watching a worker; its descriptors may be closed when this returns."""
+        done = threading.Event()
+
+        def unregister() -> None:
+            self._unregister(worker)
+            done.set()
+
+        if self._thread is None or threading.current_thread() is self._thread:
+            unregister()
+            return
+        self._do(unregister)
+        while self._thread.is_alive() and not done.wait(0.5):
+            log.debug("waiting for the watcher")
+
+    def wake(self) -> None:
+        """Make the watcher look at the limits again."""
+        self._do(lambda: None)
+
+    def stop(self) -> None:
+        """End the thread and close what it watched with."""
+        thread = self._thread
+        self._stopping = True
+        if thread is not None:
+            self.wake()
+            thread.join()
+        self._clock.attend(False)
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._clock.attend(True)
+                self._thread = threading.Thread(target=self._watch, name="comfy-env watcher", daemon=True)
+                self._thread.start()
+
+    def _do(self, job: Callable[[], None]) -> None:
+        with self._lock:
+            self._todo.append(job)
+        try:
+            os.write(self._wake_write, b"x")
+        except BlockingIOError:
+            log.debug("the watcher is already awake")
+
+    def _register(self, seat: Seat, worker: Worker) -> None:
+        process = worker.process
+        if process is None or worker.watched:
+            return
+        worker.watched = True
+        handle = process.exit_handle()
+        if handle is not None:
+            self._selector.register(handle, selectors.EVENT_READ, Watched(seat, worker, True))
+        for fd in process.outputs:
+            self._selector.register(fd, selectors.EVENT_READ, Watched(seat, worker, False))
+
+    def _unregister(self, worker: Worker) -> None:
+        worker.watched = True
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None and key.data.worker is worker:
+                self._selector.unregister(key.fd)
+
+    def _watch(self) -> None:
+        swept = self._clock.now()
+        while not self._stopping:
+            ready = self._selector.select(self._timeout(swept))
+            self._clock.mark()
+            for key, _ in ready:
+                self._handle(key)
+            self._run_todo()
+            now = self._clock.now()
+            if now - swept >= self._period:
+                swept = now
+                self._sweep()
+            else:
+                self._limits(now)
+
+    def _timeout(self, swept: float) -> float:
+        now = self._clock.now()
+        dues = [due for seat in self._seats() if (due := next_due(seat.env)) is not None]
+        return min(max(0.0, min([swept + self._period, *dues]) - now), SLICE)
+
+    def _limits(self, now: float) -> None:
+        for seat in self._seats():
+            due = next_due(seat.env)
+            if due is not None and due <= now:
+                seat.post(events.Tick())
+
+    def _handle(self, key: selectors.SelectorKey) -> None:
+        if key.data is None:
+            self._drain_wake()
+            return
+        watched: Watched = key.data
+        if watched.is_exit:
+            self._exited(key.fd, watched)
+        elif not watched.worker.feed(key.fd):
+            self._selector.unregister(key.fd)
+
+    def _exited(self, fd: int, watched: Watched) -> None:
+        process = watched.worker.process
+        status = process.exit_status() if process else None
+        if status is None:
+            return
+        self._selector.unregister(fd)
+        watched.seat.post(events.ProcessExited(watched.worker.generation, status))
+
+    def _drain_wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # nothing more to read
+            while os.read(self._wake_read, 4096):
+                continue
+
+    def _run_todo(self) -> None:
+        with self._lock:
+            todo, self._todo = self._todo, []
+        for job in todo:
+            job()
+

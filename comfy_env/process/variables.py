@@ -1,0 +1,119 @@
+"""Which of the host's environment variables a worker gets: everything but what is known to break it or is a secret.
+
+A deny-list, because an allow-list breaks users whose hardware needs variables nobody listed. What goes: whatever tells
+Python, virtual environments, conda and their tools where to look; settings of the host's CUDA allocator that must not
+be shared; secrets, unless the plan asks for them by name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from comfy_env.process.procs import HOST_NONCE, NONCE
+from comfy_env.values import EnvPlan
+
+DENIED = frozenset({
+    "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__", "_CE_CONDA", "_CE_M", "CONDARC", "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "JPY_PARENT_PID", "JPY_SESSION_NAME", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "COVERAGE_RCFILE",
+})
+DENIED_PREFIXES = (
+    "PYTHON", "CONDA_", "_CONDA_", "MAMBA_", "PIXI_", "_OLD_VIRTUAL_", "PIP_", "UV_", "PYENV_", "PIPENV_", "POETRY_", "PDM_", "HATCH_",
+    "RYE_", "SETUPTOOLS_", "DISTUTILS_", "TOX_", "NOX_", "PYTEST_", "COV_CORE_", "PYDEVD_", "DEBUGPY_", "PYCHARM_",
+)
+KEPT = frozenset({"PYTHONUTF8", "PYTHONIOENCODING"})  # about text only
+
+SECRET_PREFIXES = ("AWS_",)
+SECRET_NAMES = frozenset({"KUBECONFIG", "NETRC", "GPG_AGENT_INFO", "DATABASE_URL", "REDIS_URL"})
+SECRET_WORDS = frozenset({
+    "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "AUTH", "COOKIE", "JWT",
+})
+SECRET_LAST_WORDS = frozenset({"KEY", "KEYS", "PAT", "PWD", "DSN"})
+SECRET_PAIRS = ("API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CONNECTION_STRING")
+
+ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+_ASYNC_BACKEND = re.compile(r"(^|,)\s*backend\s*:\s*cudaMallocAsync\s*(?=,|$)")
+LOCAL = ("localhost", "127.0.0.1")
+
+
+def select(plan: EnvPlan, host: Mapping[str, str], *, nonce: str, host_nonce: str, generation: int) -> dict[str, str]:
+    """Return the whole environment of a plan's worker."""
+    chosen = {name: value for name, value in host.items() if passes(name, value, plan.secrets)}
+    _strip_allocator(chosen)
+    _drop_the_hosts_tools(chosen, host)
+    _keep_local_traffic_local(chosen)
+    if plan.device is not None:
+        chosen["CUDA_VISIBLE_DEVICES"] = visible_device(plan.device, host.get("CUDA_VISIBLE_DEVICES"))
+    chosen.update((name, str(value)) for name, value in plan.variables)
+    chosen.update({NONCE: nonce, HOST_NONCE: host_nonce, "COMFY_ENV_ENV": plan.key, "COMFY_ENV_GENERATION": str(generation)})
+    return chosen
+
+
+def with_tools_of(program: str, chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with the environment's own programs first on PATH, if the program lies in an environment."""
+    folder = os.path.dirname(program)
+    home = os.path.dirname(folder)
+    if not any(os.path.exists(os.path.join(home, sign)) for sign in ("pyvenv.cfg", "conda-meta")):
+        return dict(chosen)
+    others = [entry for entry in chosen.get("PATH", os.defpath).split(os.pathsep) if entry != folder]
+    return {**chosen, "PATH": os.pathsep.join([folder, *others])}
+
+
+def passes(name: str, value: str = "", asked: tuple[str, ...] = ()) -> bool:
+    """Return whether a variable of the host reaches a worker. ``asked``: secrets the plan names."""
+    if name in KEPT:
+        return True
+    if name in DENIED or name.startswith(DENIED_PREFIXES):
+        return False
+    if name == "MPLBACKEND" and value.startswith("module://"):  # a notebook's backend, not installed in the environment
+        return False
+    return name in asked or not is_secret(name)
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a variable's name says that it holds a secret."""
+    upper = name.upper()
+    words = [word for word in upper.split("_") if word]
+    return (
+        upper in SECRET_NAMES
+        or upper.startswith(SECRET_PREFIXES)
+        or not SECRET_WORDS.isdisjoint(words)
+        or (len(words) > 1 and words[-1] in SECRET_LAST_WORDS)
+        or any(pair in upper for pair in SECRET_PAIRS)
+    )
+
+
+def visible_device(device: str, visible: str | None) -> str:
+    """Return CUDA_VISIBLE_DEVICES for one device as the host counts it; '' hides all ("cpu")."""
+    wanted = device.removeprefix("cuda").removeprefix(":")
+    if device == "cpu":
+        return ""
+    if not wanted:
+        wanted = "0"
+    listed = [entry.strip() for entry in (visible or "").split(",") if entry.strip()]
+    if wanted.isdigit() and listed:
+        return listed[int(wanted)] if int(wanted) < len(listed) else ""
+    return wanted
+
+
+def _strip_allocator(chosen: dict[str, str]) -> None:
+    for name in ALLOCATORS:
+        if name in chosen:
+            kept = _ASYNC_BACKEND.sub("", chosen.pop(name)).strip(" ,")
+            chosen.update({name: kept} if kept else {})
+
+
+def _drop_the_hosts_tools(chosen: dict[str, str], host: Mapping[str, str]) -> None:
+    """Take the host's own venv off PATH: a `pip` started in a worker must not change the host."""
+    venv = host.get("VIRTUAL_ENV")
+    if venv and "PATH" in chosen:
+        unwanted = {os.path.normpath(os.path.join(venv, folder)) for folder in ("bin", "Scripts")}
+        kept = [entry for entry in chosen["PATH"].split(os.pathsep) if os.path.normpath(entry or ".") not in unwanted]
+        chosen["PATH"] = os.pathsep.join(kept)
+
+
+def _keep_local_traffic_local(chosen: dict[str, str]) -> None:
+    given = ",".join(chosen.get(name, "") for name in ("NO_PROXY", "no_proxy"))
+    listed = [entry.strip() for entry in given.split(",") if entry.strip()]
+    chosen["NO_PROXY"] = chosen["no_proxy"] = ",".join(dict.fromkeys([*listed, *LOCAL]))

@@ -1,0 +1,91 @@
+"""A workflow as ComfyUI's "Save (API format)" writes it: `{"id": {"class_type": …, "inputs": {…}, "_meta": {…}}}`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from comfy_env.runner.problems import NotAWorkflow
+
+
+@dataclass(frozen=True)
+class Link:
+    """An input that takes its value from output `slot` of another node."""
+
+    node: str
+    slot: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: constants as they are, links as `Link`."""
+
+    id: str
+    class_type: str
+    inputs: Mapping[str, Any]
+    title: str = ""
+
+    @property
+    def links(self) -> dict[str, Link]:
+        return {name: value for name, value in self.inputs.items() if isinstance(value, Link)}
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """A parsed workflow; `prompt` is the document it was made from, handed to nodes that ask for PROMPT."""
+
+    nodes: Mapping[str, Node]
+    prompt: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Workflow:
+        """Read the file; raises NotAWorkflow with the line that is not JSON, or with what is missing."""
+        try:
+            return cls.parse(json.loads(Path(path).read_text(encoding="utf-8")))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise NotAWorkflow(f"{path} is not JSON: {error}") from error
+        except OSError as error:
+            raise NotAWorkflow(f"{path} cannot be read: {error.strerror or error}") from error
+
+    @classmethod
+    def parse(cls, document: Any) -> Workflow:
+        """Return the workflow in a document; raises NotAWorkflow."""
+        if not isinstance(document, Mapping):
+            raise NotAWorkflow(f"a workflow is an object of nodes, not {type(document).__name__}")
+        if isinstance(document.get("nodes"), list):
+            raise NotAWorkflow("this is the editor's own format", hint='in ComfyUI use "Save (API format)" or "Export (API)"')
+        if isinstance(document.get("prompt"), Mapping):
+            document = document["prompt"]
+        return cls({str(id): _node(str(id), given) for id, given in document.items()}, document)
+
+    def with_inputs(self, values: Mapping[str, Any]) -> Workflow:
+        """Return the same workflow with other constants, given as {"node id.input": value}."""
+        document = json.loads(json.dumps(self.prompt))
+        for place, value in values.items():
+            id, _, name = place.rpartition(".")
+            if id not in self.nodes:
+                raise NotAWorkflow(f"there is no node {id!r} to set {place!r} of; name an input as NODE.INPUT")
+            document[id]["inputs"][name] = value
+        return self.parse(document)
+
+
+def _node(id: str, given: Any) -> Node:
+    if not isinstance(given, Mapping) or not isinstance(given.get("class_type"), str):
+        raise NotAWorkflow("it has no class_type", node_id=id)
+    inputs = given.get("inputs", {})
+    if not isinstance(inputs, Mapping):
+        raise NotAWorkflow(f"its inputs are not an object but {type(inputs).__name__}", node_id=id, class_type=given["class_type"])
+    meta = given.get("_meta")
+    title = str(meta.get("title", "")) if isinstance(meta, Mapping) else ""
+    return Node(id, given["class_type"], {str(name): _input(value) for name, value in inputs.items()}, title)
+
+
+def _input(value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int:
+        return Link(value[0], value[1])
+    if isinstance(value, Mapping) and set(value) == {"__value__"}:
+        return value["__value__"]
+    return value

@@ -1,0 +1,62 @@
+"""Wrappers that the contract's tests put around the backend under test: they count, keep, and plant faults."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+from comfy_env.hooks import hookimpl
+from comfy_env.values import Canary, Killed, Lanes, Launch, Process, Proof
+
+
+class Spy:
+    """Sees each verb. ``lies`` makes the proofs wrong, ``variables`` are added to what is started."""
+
+    def __init__(self) -> None:
+        self.launches: list[Launch] = []
+        self.processes: list[Process] = []
+        self.lanes: list[Lanes] = []
+        self.killed: list[Killed] = []
+        self.spawn_seconds: list[float] = []
+        self.told: list[str] = []
+        self.lies = False
+        self.variables: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def spawns(self) -> int:
+        return len(self.launches)
+
+    def _tell(self, verb: str, kept: list[Any], outcome: Any) -> Any:
+        with self._lock:
+            self.told.append(verb)
+            kept.append(outcome)
+        return outcome
+
+    @hookimpl
+    def comfy_env_launch(self, launch: Launch) -> Launch:
+        return replace(launch, variables={**launch.variables, **self.variables})
+
+    @hookimpl(wrapper=True)
+    def comfy_env_spawn(self, launch: Launch) -> Generator[None, Process, Process]:
+        began = time.monotonic()
+        self.launches.append(launch)
+        process = yield
+        self.spawn_seconds.append(time.monotonic() - began)
+        return self._tell("spawn", self.processes, process)
+
+    @hookimpl(wrapper=True)
+    def comfy_env_transport(self, process: Process, launch: Launch) -> Generator[None, Lanes, Lanes]:
+        return self._tell("transport", self.lanes, (yield))
+
+    @hookimpl(wrapper=True)
+    def comfy_env_verify(self, process: Process, lanes: Lanes, canary: Canary) -> Generator[None, Proof, Proof]:
+        proof = yield
+        return self._tell("verify", [], replace(proof, cpu="not the digest") if self.lies else proof)
+
+    @hookimpl(wrapper=True)
+    def comfy_env_kill(self, process: Process, reason: str, replaced: bool) -> Generator[None, Killed, Killed]:
+        return self._tell("kill", self.killed, (yield))

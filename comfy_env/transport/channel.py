@@ -1,0 +1,127 @@
+"""The host's end of one lane: frames with deadlines, and the worker's process watched while waiting."""
+
+from __future__ import annotations
+
+import math
+import select
+import socket
+import time
+from typing import Any
+
+from comfy_env.errors import FrameDamaged, LaneLost
+from comfy_env.worker.wire.faults import FrameBroken, LaneEnd
+from comfy_env.worker.wire.frames import PAYLOAD_LIMIT, Frame
+from comfy_env.worker.wire.stream import FrameStream
+
+
+class _NotYet(Exception):
+    """Nothing can be read now."""
+
+
+class SocketLane(FrameStream):
+    """One end of a lane on a socket. Any thread may send; one thread at a time may receive.
+
+    ``session`` is the conversation that was started on it, if any.
+    """
+
+    def __init__(self, sock: socket.socket, payload_limit: int = PAYLOAD_LIMIT) -> None:
+        sock.setblocking(False)
+        super().__init__(sock, payload_limit)
+        self.session: Any = None
+        self._fd = sock.fileno()
+        self._watched: tuple[int, ...] = ()
+        self._poll = self._polling(select.POLLIN)
+        self._deadline: float | None = None
+        self._wait = True
+
+    def fileno(self) -> int | None:
+        return self.sock.fileno()
+
+    def watch(self, *exits: int) -> None:
+        """Let these descriptors end every wait on this lane, for reading and for writing."""
+        self._watched = exits
+        self._poll = self._polling(select.POLLIN)
+
+    def send(self, frame: Frame, deadline: float | None = None) -> None:
+        """Write a frame whole, or not at all (TimeoutError), or lose the lane (LaneLost)."""
+        try:
+            super().send(frame, deadline)
+        except LaneEnd as end:
+            raise LaneLost(str(end)) from end
+
+    def receive(self, deadline: float | None = None, also: tuple[int, ...] = ()) -> Frame:
+        """Return the next frame; TimeoutError at the deadline (nothing is lost), LaneLost when ``also`` or the lane end."""
+        if also and also != self._watched:
+            self.watch(*also)
+        self._deadline = deadline
+        try:
+            return super().receive()
+        except LaneEnd as end:
+            raise LaneLost(str(end)) from end
+        except FrameBroken as broken:
+            self.close()
+            raise FrameDamaged(str(broken)) from broken
+
+    def receive_now(self) -> Frame | None:
+        """Return the next frame if it is here already, else None."""
+        self._wait = False
+        try:
+            return self.receive()
+        except _NotYet:
+            return None
+        finally:
+            self._wait = True
+
+    # ---- what FrameStream asks for
+
+    def _read(self, target: memoryview) -> int:
+        while True:
+            ended = self._wait and self._await_input()
+            try:
+                size = self.sock.recv_into(target)
+            except BlockingIOError:
+                if not self._wait:
+                    raise _NotYet from None
+                if ended:
+                    raise LaneEnd("the worker's process ended") from None
+                continue
+            except OSError as error:
+                raise LaneEnd(f"the worker is gone ({error})") from error
+            if not size:
+                raise LaneEnd("the worker closed the lane")
+            return size
+
+    def _await_input(self) -> bool:
+        """Wait until there is something to read or something ended; True if the lane itself has nothing to say."""
+        ready = self._poll.poll(_milliseconds(self._deadline))
+        if not ready:
+            raise TimeoutError("nothing came from the worker before the deadline")
+        return all(fd != self._fd for fd, _ in ready)
+
+    def _send_some(self, parts: list[memoryview], deadline: float | None) -> int:
+        while True:
+            try:
+                return self.sock.sendmsg(parts)
+            except BlockingIOError:
+                self._await_room(deadline)
+            except OSError as error:
+                raise LaneEnd(f"the worker is gone ({error})") from error
+
+    def _await_room(self, deadline: float | None) -> None:
+        ready = self._polling(select.POLLOUT).poll(_milliseconds(deadline))
+        if not ready:
+            raise TimeoutError("the worker took nothing more before the deadline")
+        if all(fd != self._fd for fd, _ in ready):
+            raise LaneEnd("the worker's process ended")
+
+    def _polling(self, events: int) -> select.poll:
+        poll = select.poll()
+        poll.register(self._fd, events)
+        for fd in self._watched:
+            poll.register(fd, select.POLLIN)
+        return poll
+
+
+def _milliseconds(deadline: float | None) -> int | None:
+    return None if deadline is None else max(0, math.ceil((deadline - time.monotonic()) * 1000))
+

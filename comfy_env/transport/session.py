@@ -1,0 +1,289 @@
+"""The conversation on a worker's lanes: any thread may take part, and whoever waits reads for all.
+
+There is no reader thread. A thread that waits for an answer reads the lane itself if nobody does; what it reads for
+others it leaves in their boxes. So a call costs no thread hop, and while its thread runs one of the worker's callbacks
+another thread, or that callback itself, can give the same worker a command and read the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from comfy_env.errors import ComfyEnvError, DecodeRefused, FrameDamaged, LaneBusy, LaneLost
+from comfy_env.transport.answers import Answer
+from comfy_env.transport.codec import HostCodec
+from comfy_env.transport.following import Following
+from comfy_env.values import Lanes, NodeContext, Process, Progress
+from comfy_env.worker.wire.frames import Frame
+from comfy_env.worker.wire.kinds import Kind
+
+_OWN = 1 << 62        # requests of commands are numbered from here, so that they never meet a ticket's
+_SHORT = 1.0          # s that a frame without an answer may take to leave
+
+
+class Session:
+    """One worker's conversation. ``late`` counts frames that answered nobody any more, ``held`` is the last held told."""
+
+    def __init__(self, lanes: Lanes, codec: HostCodec, process: Process) -> None:
+        self.codec = codec
+        self.late = 0
+        self.held: int | None = None
+        self._lanes = lanes
+        self._main = lanes.main
+        self._process = process
+        handle = process.exit_handle()
+        self._also = () if handle is None else (handle,)
+        self._numbers = itertools.count(_OWN)
+        self._boxes: dict[int, deque[Frame]] = {}
+        self._news = threading.Condition(threading.Lock())   # guards boxes, reading, lost
+        self._reading = False
+        self._lost: Exception | None = None
+        self._turn = threading.Condition(threading.Lock())   # guards who may write what: running, in_callback
+        self._running: int | None = None
+        self._in_callback = False
+        self._side_lock = threading.Lock()
+
+    # ---- calls
+
+    def call(
+        self,
+        message: Mapping[str, Any],
+        *,
+        request: int,
+        generation: int,
+        alive: Callable[[], None] = lambda: None,
+        on_progress: Callable[[Progress], None] | None = None,
+        callbacks: Mapping[str, Callable[..., Any]] | None = None,
+        deadline: float | None = None,
+    ) -> Answer:
+        """Run one call on this thread until it ends and return how.
+
+        ``message`` is that of a CALL frame; its target may be "module:function" or a callable. ``alive`` runs at every
+        sign of life. Raises EncodeRefused and ReferenceLost before a byte is sent, LaneLost as soon as the worker is
+        gone. What ``on_progress`` raises interrupts the call and is raised once that has ended.
+        """
+        payload, buffers = self.codec.encode(_with_plain_node(message), message=True)
+        with self._as_the_call(request):
+            self._send(Frame(Kind.CALL, request, generation, payload, buffers), deadline)
+            del payload, buffers   # nothing of the arguments is kept while the call runs
+            answer = Following(self, request, alive, on_progress, callbacks or {}).run(deadline)
+        self._note_held(answer.held)
+        return answer
+
+    @contextlib.contextmanager
+    def _as_the_call(self, request: int) -> Iterator[None]:
+        with self._turn:
+            if self._running is not None:
+                raise LaneBusy("another call runs in this worker", **self._facts())
+            self._running = request
+        try:
+            with self._box(request):
+                yield
+        finally:
+            with self._turn:
+                self._running = None
+                self._turn.notify_all()
+
+    # ---- commands
+
+    def command(self, kind: Kind, message: Mapping[str, Any], deadline: float | None = None) -> Any:
+        """Ask something on the main lane and return the answer's message.
+
+        Waits while a call computes, goes ahead while it waits for a callback: LaneBusy if the deadline comes before
+        that, TimeoutError if it comes before the answer, LaneLost when the worker is gone.
+        """
+        payload, buffers = self.codec.encode(message, message=True)
+        request = next(self._numbers)
+        with self._box(request):
+            with self._turn:
+                self._await_turn(deadline)
+                self._send(Frame(kind, request, self.codec.generation, payload, buffers), deadline)
+            frame = self.next_frame(request, deadline)
+        answer = self.codec.decode(frame.payload, frame.buffers)
+        if frame.kind == Kind.REFUSED:
+            raise DecodeRefused(f"the worker refused a {kind.name}: {answer.get('text', '')}", **self._facts())
+        self._note_held(answer.get("held"))
+        return answer
+
+    def _await_turn(self, deadline: float | None) -> None:
+        while self._running is not None and not self._in_callback:
+            if self._lost is not None:
+                return
+            if not self._turn.wait(_seconds(deadline)):
+                raise LaneBusy("a call runs in this worker and did not end before the command's limit", **self._facts())
+
+    def begin_callback(self) -> None:
+        """Let commands go ahead from now on: the worker waits for an answer and serves them."""
+        with self._turn:
+            self._in_callback = True
+            self._turn.notify_all()
+
+    def end_callback(self, answer: Frame) -> None:
+        """Send a callback's answer; every command that went ahead is on the lane before it."""
+        with self._turn:
+            self._in_callback = False
+            self._send(answer, None)
+
+    # ---- the side lane
+
+    def side(self, kind: Kind, message: Mapping[str, Any], deadline: float | None = None) -> Any:
+        """Ask something on the side lane and return the answer's message; TimeoutError at the deadline."""
+        payload, buffers = self.codec.encode(message, message=True)
+        request = next(self._numbers)
+        seconds = _seconds(deadline)
+        if not self._side_lock.acquire(timeout=-1 if seconds is None else seconds):
+            raise TimeoutError("another question on the side lane was not answered in time")
+        try:
+            self._lanes.side.send(Frame(kind, request, self.codec.generation, payload, buffers), deadline)
+            while True:
+                frame = self._lanes.side.receive(deadline, self._also)
+                if frame.request == request:
+                    return self.codec.decode(frame.payload, frame.buffers)
+                self.late += 1
+        finally:
+            self._side_lock.release()
+
+    def interrupt(self, request: int) -> None:
+        """Put up the interrupt flag of a call; nothing happens to one that has ended."""
+        payload, _ = self.codec.encode({"request": request})
+        self._lanes.side.send(Frame(Kind.INTERRUPT, request, self.codec.generation, payload), time.monotonic() + _SHORT)
+
+    # ---- the end
+
+    def goodbye(self) -> None:
+        """Ask the worker to end by itself after what it does now; does not wait for it."""
+        with contextlib.suppress(LaneLost, TimeoutError):   # it is gone already, or takes nothing: the kill comes anyway
+            self._main.send(Frame(Kind.GOODBYE, generation=self.codec.generation), time.monotonic() + _SHORT)
+
+    def close(self) -> None:
+        """Close both lanes; threads that wait on them get LaneLost."""
+        self._lose(LaneLost("the lanes were closed"))
+        self._lanes.close()
+
+    # ---- reading: one for all
+
+    @contextlib.contextmanager
+    def _box(self, request: int) -> Iterator[None]:
+        with self._news:
+            self._boxes[request] = deque()
+        try:
+            yield
+        finally:
+            with self._news:
+                del self._boxes[request]
+
+    def next_frame(self, request: int, deadline: float | None) -> Frame:
+        """Return the next frame for a request, reading the lane if no other thread does."""
+        box = self._boxes[request]
+        while True:
+            with self._news:
+                if box:
+                    return box.popleft()
+                if self._lost is not None:
+                    raise self._lost_error(self._lost)
+                if self._reading:
+                    if not self._news.wait(_seconds(deadline)):
+                        raise TimeoutError("the worker did not answer before the deadline")
+                    continue
+                self._reading = True
+            frame = self._read_for(request, deadline)
+            if frame is not None:
+                return frame
+
+    def _read_for(self, request: int, deadline: float | None) -> Frame | None:
+        """Read one frame as the one who reads for all; return it if it is this request's."""
+        try:
+            frame = self._main.receive(deadline, self._also)
+        except (LaneLost, FrameDamaged) as error:
+            self._lose(error)
+            raise self._lost_error(error) from error
+        except BaseException:   # a deadline or an interrupt of this thread: another one may read now
+            with self._news:
+                self._reading = False
+                self._news.notify_all()
+            raise
+        with self._news:
+            self._reading = False
+            mine = self._deliver(frame, request)
+            if len(self._boxes) > 1:
+                self._news.notify_all()
+        return frame if mine else None
+
+    def _deliver(self, frame: Frame, request: int) -> bool:
+        """Tell whether a frame is for this request; leave it in its box otherwise, or count it as late."""
+        if frame.generation == self.codec.generation:
+            if frame.request == request:
+                return True
+            box = self._boxes.get(frame.request)
+            if box is not None:
+                box.append(frame)
+                return False
+        self.late += 1
+        return False
+
+    def _lose(self, error: Exception) -> None:
+        with self._news:
+            self._lost = self._lost or error
+            self._reading = False
+            self._news.notify_all()
+        with self._turn:
+            self._turn.notify_all()
+
+    def _lost_error(self, error: Exception) -> ComfyEnvError:
+        """Return a fresh error for each thread that hears of the lane's end."""
+        cls = FrameDamaged if isinstance(error, FrameDamaged) else LaneLost
+        status = self._process.exit_status()
+        return cls(str(error), **self._facts(), status="" if status is None else str(status))
+
+    def _facts(self) -> dict[str, Any]:
+        return {"env": self.codec.env, "generation": self.codec.generation, "pid": self._process.pid}
+
+    # ---- writing
+
+    def _send(self, frame: Frame, deadline: float | None) -> None:
+        """Send a frame, and before it what the host let go of."""
+        if self._lost is not None:
+            raise self._lost_error(self._lost)
+        drops = self.codec.take_drops()
+        try:
+            if drops:
+                payload, _ = self.codec.encode({"ids": drops})
+                self._main.send(Frame(Kind.DROP, 0, self.codec.generation, payload), deadline)
+            self._main.send(frame, deadline)
+        except LaneLost as lost:
+            self._lose(lost)
+            raise self._lost_error(lost) from lost
+
+    def _note_held(self, held: Any) -> None:
+        if type(held) is int:
+            self.held = held
+
+
+def session_of(lanes: Lanes, process: Process) -> Session:
+    """Return the session of these lanes, begun by whoever asks first."""
+    with _BEGINNING:
+        session = getattr(lanes.main, "session", None)
+        if session is None:
+            codec = HostCodec(str(lanes.hello.get("env", "")), int(lanes.hello.get("generation", 0)), lanes.hello)
+            session = Session(lanes, codec, process)
+            lanes.main.session = session  # type: ignore[attr-defined]
+        return session
+
+
+_BEGINNING = threading.Lock()
+
+
+def _with_plain_node(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    node = message.get("node")
+    return {**message, "node": asdict(node)} if isinstance(node, NodeContext) else message
+
+
+def _seconds(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

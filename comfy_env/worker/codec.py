@@ -1,0 +1,58 @@
+"""The worker's end of the codec: what cannot cross stays here and travels as a reference."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import types
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
+
+from . import closures, tensors
+from .resident import Resident
+from .wire import named, sealed
+from .wire.decoder import Fresh
+from .wire.faults import DecodeFault, EncodeFault
+from .wire.payload import Side, type_name
+
+_BOUND_TO_HERE = (
+    types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType, io.IOBase,
+    weakref.ReferenceType, *weakref.ProxyTypes,
+)
+"""What only means something where it runs: a reference to it would promise too much."""
+
+
+class GuestSide(Side):
+    """Decides about values in a worker."""
+
+    def __init__(self, resident: Resident, cloudpickle_folder: Optional[str]) -> None:
+        self._resident = resident
+        self._folder = cloudpickle_folder
+
+    def hold(self, obj: Any) -> int:
+        return self._resident.hold(obj)
+
+    def write_other(self, obj: Any) -> Any:
+        if type(obj) is types.FunctionType and obj.__name__ == "<lambda>" or isinstance(obj, _BOUND_TO_HERE):
+            raise EncodeFault(obj, f"is of type {type_name(type(obj))}, which only means something in the worker that made it",
+                              "return plain values, arrays, or an object of a class")
+        return sealed.REF, (self._resident.hold(obj), type_name(type(obj)))
+
+    def find(self, module: str, qualname: str) -> Any:
+        try:
+            return named.walk(importlib.import_module(module), qualname)
+        except ImportError as error:
+            raise DecodeFault(f"an argument is of class {module}.{qualname}, which this environment cannot import ({error})") from error
+
+    def absent(self, fresh: Fresh, kind: str, module: str, qualname: str, reference: int, content: Any) -> Any:
+        raise DecodeFault(f"an argument is of class {module}.{qualname}, which is not there or another kind of class in this environment")
+
+    def references(self) -> Mapping[str, Callable[..., Any]]:
+        return {
+            "REF": lambda fresh, number: self._resident.get(number),
+            "VALUE": lambda fresh, data: closures.load(data, self._folder),
+        }
+
+    def load(self, module: str) -> Any:
+        return tensors.load(module)

@@ -1,0 +1,131 @@
+"""Serves the main lane: one frame after the other, on one thread."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, Optional
+
+from .calls import Calls
+from .memory import Keepers
+from .resident import Resident
+from .wire.faults import DecodeFault, EncodeFault, ReferenceGone
+from .wire.frames import Frame
+from .wire.kinds import Kind
+from .wire.payload import Codec
+from .wire.stream import FrameStream
+
+
+class Tools(NamedTuple):
+    """What a loop works with."""
+
+    stream: FrameStream
+    codec: Codec
+    resident: Resident
+    keepers: Keepers
+    generation: int
+
+
+class Loop:
+    """The main lane's worker end. ``serve`` returns at GOODBYE and raises LaneEnd when the host is gone."""
+
+    def __init__(self, tools: Tools, calls: Calls) -> None:
+        self._stream = tools.stream
+        self._codec = tools.codec
+        self._tools = tools
+        self._calls = calls
+        self._open = True
+        self._busy = False
+        self._answer: Optional[dict[str, Any]] = None
+        self._handlers: dict[int, Callable[[int, Any], None]] = {
+            Kind.CALL: self._call,
+            Kind.PING: self._ping,
+            Kind.CANARY: self._canary,
+            Kind.RELEASE: self._release,
+            Kind.DROP: self._drop,
+            Kind.GOODBYE: self._goodbye,
+            Kind.ANSWER: self._take_answer,
+        }
+
+    def serve(self) -> None:
+        while self._open:
+            self._serve(self._stream.receive())
+
+    def ask(self, request: int, message: dict[str, Any]) -> dict[str, Any]:
+        """Ask the host while a call runs, and serve whatever else it sends until it answers."""
+        self._send(Kind.CALLBACK, request, message)
+        self._answer = None
+        while self._answer is None:
+            self._serve(self._stream.receive())
+        return self._answer
+
+    def tell(self, request: int, message: dict[str, Any]) -> None:
+        """Report progress of a call; any thread may."""
+        self._send(Kind.PROGRESS, request, message)
+
+    def _serve(self, frame: Frame) -> None:
+        handler = self._handlers.get(frame.kind)
+        if handler is None:
+            self._refuse(frame.request, "decode", f"no worker of this version knows frame kind {frame.kind}")
+            return
+        try:
+            message = self._codec.decode(frame.payload, frame.buffers) if len(frame.payload) else {}
+        except ReferenceGone as fault:
+            self._refuse(frame.request, "reference", str(fault))
+        except DecodeFault as fault:
+            self._refuse(frame.request, "decode", str(fault))
+        else:
+            handler(frame.request, message)
+
+    # ---- one method per kind of frame
+
+    def _call(self, request: int, message: dict[str, Any]) -> None:
+        if self._busy:
+            self._refuse(request, "busy", "a call came while another one runs")
+            return
+        self._busy = True
+        try:
+            kind, answer = self._calls.run(request, message)
+        finally:
+            self._busy = False
+        self._answer_call(kind, request, answer)
+
+    def _answer_call(self, kind: Kind, request: int, answer: dict[str, Any]) -> None:
+        answer["held"] = self._tools.keepers.held()
+        try:
+            self._send(kind, request, answer)
+        except EncodeFault as fault:
+            self._refuse(request, "encode", str(fault))
+
+    def _ping(self, request: int, message: dict[str, Any]) -> None:
+        self._send(Kind.PONG, request, {"held": self._tools.keepers.held()})
+
+    def _canary(self, request: int, message: dict[str, Any]) -> None:
+        content = message["content"]
+        digest = hashlib.sha256(content).hexdigest()
+        versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+        self._send(Kind.CANARY_BACK, request, {"digest": digest, "content": pickle.PickleBuffer(content), "versions": versions})
+
+    def _release(self, request: int, message: dict[str, Any]) -> None:
+        freed, held = self._tools.keepers.release(message.get("bytes"))
+        self._send(Kind.RECEIPT, request, {"freed": freed, "held": held})
+
+    def _drop(self, request: int, message: dict[str, Any]) -> None:
+        self._tools.resident.drop(message.get("ids", ()))
+
+    def _goodbye(self, request: int, message: dict[str, Any]) -> None:
+        self._open = False
+
+    def _take_answer(self, request: int, message: dict[str, Any]) -> None:
+        self._answer = message
+
+    # ---- sending
+
+    def _send(self, kind: Kind, request: int, message: dict[str, Any]) -> None:
+        payload, buffers = self._codec.encode(message, message=True)
+        self._stream.send(Frame(kind, request, self._tools.generation, payload, buffers))
+
+    def _refuse(self, request: int, error: str, text: str) -> None:
+        self._send(Kind.REFUSED, request, {"error": error, "text": text})

@@ -1,0 +1,35 @@
+"""What can go wrong on the wire, told without knowing which end it is; each end turns them into its own errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class WireFault(Exception):
+    """Something on the wire is wrong."""
+
+
+class LaneEnd(WireFault):
+    """The other end is gone, or this end was closed."""
+
+
+class FrameBroken(WireFault):
+    """Framing is lost: the header or the checksum is wrong. Nothing that follows can be trusted."""
+
+
+class EncodeFault(WireFault):
+    """A value cannot cross. ``culprit`` is the object itself, ``why`` ends a sentence, ``hint`` says what to do."""
+
+    def __init__(self, culprit: Any, why: str, hint: str = "") -> None:
+        super().__init__(f"{why}; {hint}" if hint else why)
+        self.culprit = culprit
+        self.why = why
+        self.hint = hint
+
+
+class DecodeFault(WireFault):
+    """A message holds something that is not accepted."""
+
+
+class ReferenceGone(WireFault):
+    """A reference to an object that is not here, or not here any more."""

@@ -1,0 +1,49 @@
+"""Finds the attribute path of a refused object. Runs only after a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_MOST = 200_000   # objects looked at before the search is given up
+
+
+def path_among(roots: Mapping[str, Any], culprit: Any) -> str:
+    """Return where the culprit is, starting with a root's name, such as ``value.opts[3].fn``; "a value" if it is not found."""
+    seen = {id(roots)}
+    level = [(root, name) for name, root in roots.items()]
+    while level and len(seen) < _MOST:
+        below = []
+        for obj, path in level:
+            if obj is culprit:
+                return path
+            for child, step in _children(obj):
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    below.append((child, path + step))
+        level = below
+    return "a value"
+
+
+def _children(obj: Any) -> Iterator[tuple[Any, str]]:
+    if isinstance(obj, dict):
+        for key, value in list(obj.items()):
+            yield value, f"[{_short(key)}]"
+            yield key, f".key {_short(key)}"
+    elif isinstance(obj, tuple) and hasattr(obj, "_fields"):
+        yield from ((getattr(obj, f), f".{f}") for f in obj._fields)
+    elif isinstance(obj, (list, tuple)):
+        yield from ((item, f"[{i}]") for i, item in enumerate(obj))
+    elif isinstance(obj, (set, frozenset)):
+        yield from ((item, ".member") for item in obj)
+    elif type(obj).__name__ == "ndarray" and getattr(obj, "dtype", None) == object:
+        yield from ((item, f".flat[{i}]") for i, item in enumerate(obj.reshape(-1).tolist()))
+    elif hasattr(obj, "__dict__") and not isinstance(obj, type):
+        yield from ((value, f".{key}") for key, value in list(vars(obj).items()))
+    elif hasattr(type(obj), "__dataclass_fields__"):
+        yield from ((getattr(obj, f), f".{f}") for f in type(obj).__dataclass_fields__ if hasattr(obj, f))
+
+
+def _short(key: Any) -> str:
+    text = repr(key) if isinstance(key, (str, bytes, int, float, bool, type(None))) else type(key).__name__
+    return text if len(text) <= 40 else text[:37] + "..."

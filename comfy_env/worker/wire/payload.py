@@ -1,0 +1,142 @@
+"""The codec of one lane: which rows exist, what happens to everything else, and how names are looked up.
+
+Each end gives a `Side`; the codec itself does not know which end it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import arrays, named, paths, pictures, rows, sealed, tensors
+from .decoder import Fresh, Names, read
+from .encoder import Encoder, Row
+from .faults import DecodeFault, EncodeFault
+
+
+class Side:
+    """What one end decides about values; the methods are what the two ends do differently."""
+
+    wary = False
+
+    def hold(self, obj: Any) -> int:
+        """Keep an object whose class the other end may not know; return its number, 0 for not kept."""
+        return 0
+
+    def write_other(self, obj: Any) -> Any:
+        """Return the reduction of an object without a row, or refuse it."""
+        raise EncodeFault(obj, f"is of type {type_name(type(obj))}, which cannot cross")
+
+    def find(self, module: str, qualname: str) -> Any:
+        """Return the class of that name, None if it is not known here."""
+        return None
+
+    def absent(self, fresh: Fresh, kind: str, module: str, qualname: str, reference: int, content: Any) -> Any:
+        """Return what stands for a value whose class is not known here, or refuse it."""
+        raise DecodeFault(f"a value is of class {module}.{qualname}, which is not known here")
+
+    def references(self) -> Mapping[str, Callable[..., Any]]:
+        """Return the reconstructors REF and VALUE, each taking a `Fresh` first."""
+        return {}
+
+    def adopt(self, fresh: Fresh) -> None:
+        """Take over the references that a message brought, once it was read whole."""
+
+    def load(self, module: str) -> Any:
+        """Import "numpy", "torch" or "PIL.Image" because a value needs it; None where it is not installed."""
+        return None
+
+
+class Codec:
+    """Encodes and decodes values for one lane; any thread may use it."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._rows: dict[type, Row] = dict(rows.ROWS)
+        self._spare: list[Encoder] = []
+        self._names = _names(side)
+
+    def encode(self, value: Any, message: bool = False) -> tuple[bytes, list[memoryview]]:
+        """Return payload and out-of-band buffers; an EncodeFault names the path of what cannot cross.
+
+        ``message``: the value is a message's dict, whose keys are where paths start (``args[0].fn``, ``value.opts``).
+        """
+        encoder = self._spare.pop() if self._spare else Encoder(self._rows, self._learn)
+        try:
+            encoded = encoder.encode(value)
+        except EncodeFault as fault:
+            raise _with_path(fault, value, message) from fault.__cause__
+        self._spare.append(encoder)
+        return encoded
+
+    def decode(self, payload: Any, buffers: Sequence[memoryview] = ()) -> Any:
+        """Return the value of a message; raises DecodeFault, ReferenceGone."""
+        value, fresh = read(self._names, payload, buffers)
+        if fresh.adopted or fresh.spared:
+            self._side.adopt(fresh)
+        return value
+
+    def _learn(self, obj: Any) -> Row:
+        """Find the row of a type that was not met before, and remember it unless its class may go away again."""
+        cls = type(obj)
+        row = _row_by_name(cls)
+        if row is None:
+            kind = named.kind_of(cls) if named.can_be_named(cls) else ""
+            if not kind:
+                return self._side.write_other
+            row = named.row_for(kind, self._side.hold)
+        self._rows[cls] = row
+        return row
+
+
+def type_name(cls: type) -> str:
+    """Return a class's qualified name with its module."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+_ROWS: dict[str, Row] = {
+    **rows.NAMED_ROWS,
+    "numpy.ndarray": arrays.write_array,
+    "torch.Tensor": tensors.write_tensor,
+    "torch.nn.parameter.Parameter": tensors.write_tensor,
+    "torch.dtype": tensors.write_name,
+    "torch.layout": tensors.write_name,
+    "torch.memory_format": tensors.write_name,
+    "torch.device": tensors.write_device,
+    "torch.Size": tensors.write_size,
+    "torch._C.Generator": tensors.write_generator,
+    "PIL.Image.Image": pictures.write_picture,
+}
+_FAMILY_ROWS: dict[str, Row] = {   # these hold for subclasses too
+    "numpy.generic": arrays.write_scalar,
+    "numpy.dtype": arrays.write_dtype,
+    "PIL.ImageFile.ImageFile": pictures.write_picture,
+}
+
+
+def _row_by_name(cls: type) -> Any:
+    row = _ROWS.get(type_name(cls))
+    if row is not None:
+        return row
+    return next((_FAMILY_ROWS[name] for name in map(type_name, cls.__mro__) if name in _FAMILY_ROWS), None)
+
+
+def _names(side: Side) -> Names:
+    def loader(module: str) -> Callable[[], Any]:
+        return lambda: side.load(module)
+
+    numpy, torch, picture = loader("numpy"), loader("torch"), loader("PIL.Image")
+    return Names(
+        plain=rows.PLAIN,
+        foreign={**arrays.readers(numpy), **tensors.readers(torch, numpy), "PICTURE": pictures.reader(picture)},
+        delicate={"DTYPE": arrays.dtype_reader(numpy)},
+        bound={**rows.BOUND, "ITEMS": arrays.items_reader(numpy), **named.bound(side.find, side.absent), **side.references()},
+        wary=side.wary,
+        wary_bound=frozenset({"ITEMS", sealed.MEMBER.name, sealed.RECORD.name, sealed.NAMED.name, sealed.RAISED.name}),
+    )
+
+
+def _with_path(fault: EncodeFault, value: Any, message: bool) -> EncodeFault:
+    roots = value if message and fault.culprit is not value else {"value": value}
+    path = paths.path_among(roots, fault.culprit)
+    return EncodeFault(fault.culprit, f"{path} {fault.why}", fault.hint)

@@ -1,0 +1,185 @@
+"""Rows and reconstructors of torch tensors, dtypes, devices, sizes and generators.
+
+Sending needs only what the tensor offers; receiving asks `load` for the torch module. An end without torch gets a numpy
+array over the same bytes where numpy has the type, and a refusal by name where it has not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any, Optional
+
+from . import sealed
+from .faults import DecodeFault, EncodeFault
+
+Load = Callable[[], Any]
+"""Returns a module, None where it cannot be imported."""
+
+NUMPY_NAMES = {
+    "float64": "<f8", "float32": "<f4", "float16": "<f2", "complex64": "<c8", "complex128": "<c16", "bool": "|b1",
+    "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint8": "|u1", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8",
+}
+"""torch dtypes that numpy has too."""
+
+
+# ---------------------------------------------------------------- sending
+
+def write_tensor(tensor: Any) -> Any:
+    _refuse_odd(tensor)
+    parameter = type(tensor).__name__ == "Parameter"
+    grad = bool(tensor.requires_grad)
+    device = str(tensor.device)
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    plain = plain.cpu() if device != "cpu" else plain
+    shape, stride = tuple(plain.shape), tuple(plain.stride())
+    plain, spread = _without_spread(plain)
+    kept = _is_dense(plain)
+    plain = plain if kept else plain.contiguous()
+    stride = _spread_stride(tuple(plain.stride()), spread)
+    return sealed.TENSOR, (str(tensor.dtype)[6:], shape, stride, device, grad, parameter, _bytes_of(plain))
+
+
+def _refuse_odd(tensor: Any) -> None:
+    for why, yes in (("sparse", str(tensor.layout) != "torch.strided"), ("quantised", tensor.is_quantized),
+                     ("nested", tensor.is_nested), ("meta", tensor.device.type == "meta")):
+        if yes:
+            raise EncodeFault(tensor, f"is a {why} tensor, which cannot cross", "convert it to a dense tensor first")
+
+
+def _without_spread(tensor: Any) -> tuple[Any, tuple[bool, ...]]:
+    """Return the tensor with every expanded axis cut to one element, and which axes those are."""
+    spread = tuple(size > 1 and step == 0 for size, step in zip(tensor.shape, tensor.stride()))
+    for axis, yes in enumerate(spread):
+        tensor = tensor.narrow(axis, 0, 1) if yes else tensor
+    return tensor, spread
+
+
+def _spread_stride(stride: tuple[int, ...], spread: tuple[bool, ...]) -> tuple[int, ...]:
+    return tuple(0 if yes else step for step, yes in zip(stride, spread))
+
+
+def _is_dense(tensor: Any) -> bool:
+    """Tell whether the elements fill one piece of memory without gap or overlap, in whatever order of axes."""
+    expected = 1
+    for step, size in sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape) if size != 1):
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _bytes_of(tensor: Any) -> Any:
+    size = tensor.numel() * tensor.element_size()
+    if not size:
+        return b""
+    memory = (ctypes.c_ubyte * size).from_address(tensor.data_ptr())
+    memory.owner = tensor   # the memory lives as long as whoever looks at it
+    return pickle.PickleBuffer(memory)
+
+
+def write_name(obj: Any) -> Any:
+    """Write a torch dtype, layout or memory format by its name."""
+    return sealed.TORCH, (type(obj).__name__, str(obj)[6:])
+
+
+def write_device(device: Any) -> Any:
+    return sealed.TORCH, ("device", str(device))
+
+
+def write_size(size: Any) -> Any:
+    return sealed.SIZE, (tuple(size),)
+
+
+def write_generator(generator: Any) -> Any:
+    return sealed.RANDOM, (str(generator.device), generator.get_state())
+
+
+# ---------------------------------------------------------------- receiving
+
+def readers(load_torch: Load, load_numpy: Load) -> dict[str, Callable[..., Any]]:
+    """Return the reconstructors of tensors and what comes with them."""
+
+    def as_tensor(dtype: Any, shape: Any, stride: Any, device: Any, grad: Any, parameter: Any, data: Any) -> Any:
+        torch = load_torch()
+        if torch is None:
+            return _as_array(load_numpy(), dtype, shape, stride, device, data)
+        tensor = _over(torch, _named(torch, dtype, torch.dtype), shape, stride, data)
+        if device != "cpu":
+            tensor = _moved(torch, tensor, device)
+        if parameter:
+            return torch.nn.Parameter(tensor, requires_grad=grad)
+        return tensor.requires_grad_(True) if grad else tensor
+
+    def as_named(kind: Any, name: Any) -> Any:
+        torch = _needed(load_torch(), f"torch.{name}")
+        return torch.device(name) if kind == "device" else _named(torch, name, getattr(torch, kind))
+
+    def as_size(sizes: Any) -> Any:
+        torch = load_torch()
+        return tuple(sizes) if torch is None else torch.Size(sizes)
+
+    def as_generator(device: Any, state: Any) -> Any:
+        torch = _needed(load_torch(), "torch.Generator")
+        generator = torch.Generator(device)
+        generator.set_state(state)
+        return generator
+
+    return {"TENSOR": as_tensor, "TORCH": as_named, "SIZE": as_size, "RANDOM": as_generator}
+
+
+def _named(torch: Any, name: Any, kind: type) -> Any:
+    found = vars(torch).get(name)
+    if not isinstance(found, kind):
+        raise DecodeFault(f"torch {torch.__version__} here has no {kind.__name__} {name!r}")
+    return found
+
+
+def _needed(torch: Any, what: str) -> Any:
+    if torch is None:
+        raise DecodeFault(f'{what} came to a Python without torch; give its environment torch (torch = "own")')
+    return torch
+
+
+def _extent(shape: Any, stride: Any) -> int:
+    """Return how many elements of memory a dense view with expanded axes covers."""
+    return math.prod(size for size, step in zip(shape, stride) if step != 0 or size == 0)
+
+
+def _check_fit(dtype: Any, itemsize: int, shape: Any, stride: Any, data: Any) -> None:
+    reach = sum((size - 1) * step for size, step in zip(shape, stride)) + 1 if 0 not in shape else 0
+    extent = _extent(shape, stride)
+    if min((*shape, *stride), default=0) < 0 or len(memoryview(data).cast("B")) != extent * itemsize or reach > extent:
+        raise DecodeFault(f"a tensor of type {dtype}, shape {shape} and stride {stride} does not fit the bytes that came with it")
+
+
+def _over(torch: Any, dtype: Any, shape: Any, stride: Any, data: Any) -> Any:
+    itemsize = getattr(dtype, "itemsize", 0) or torch.empty((), dtype=dtype).element_size()   # itemsize came with torch 2.1
+    _check_fit(dtype, itemsize, shape, stride, data)
+    if 0 in shape:
+        return torch.empty_strided(shape, stride, dtype=dtype)
+    memory = memoryview(data)
+    flat = torch.frombuffer(bytearray(memory) if memory.readonly else memory, dtype=torch.uint8)
+    return flat.view(dtype).as_strided(shape, stride)
+
+
+def _moved(torch: Any, tensor: Any, device: Any) -> Any:
+    try:
+        return tensor.to(torch.device(device))
+    except (RuntimeError, AssertionError) as error:
+        raise DecodeFault(f"a tensor of device {device} came to a process without it ({error})") from error
+
+
+def _as_array(numpy: Any, dtype: Any, shape: Any, stride: Any, device: Any, data: Any) -> Any:
+    name: Optional[str] = NUMPY_NAMES.get(dtype)
+    if numpy is None or name is None or device != "cpu":
+        lack = "numpy and torch" if numpy is None else "torch"
+        raise DecodeFault(f'a tensor of torch.{dtype} on {device} came to a Python without {lack}; give its environment torch (torch = "own")')
+    kind = numpy.dtype(name)
+    _check_fit(dtype, kind.itemsize, shape, stride, data)
+    if 0 in shape:
+        return numpy.empty(shape, kind)
+    flat = numpy.frombuffer(data, numpy.uint8).view(kind)
+    return numpy.lib.stride_tricks.as_strided(flat, shape, [step * kind.itemsize for step in stride])

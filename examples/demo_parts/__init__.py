@@ -1,0 +1,1 @@
+"""The parts of the demo; `demo.py` beside this folder puts them together."""

@@ -1,0 +1,71 @@
+"""`doctor` says what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from email.message import Message
+
+import pytest
+
+from comfy_env.cli import doctor
+from comfy_env.cli.exits import Exit
+from comfy_env.errors import PlanError
+
+
+def verdicts(answer) -> dict[str, str]:
+    return {finding["check"]: finding["verdict"] for finding in answer.data["findings"]}
+
+
+def test_a_healthy_machine_has_no_problem_and_a_worker_answers(cli):
+    answer = cli("doctor", "--json")
+    found = verdicts(answer)
+    assert "problem" not in found.values(), answer.out
+    assert answer.code == Exit.DONE
+    assert found["worker"] == "ok"
+
+
+def test_quick_starts_no_worker(cli):
+    assert "worker" not in verdicts(cli("doctor", "--quick", "--json"))
+
+
+def test_a_setting_that_cannot_be_read_is_a_problem_not_an_end(cli, monkeypatch):
+    monkeypatch.setenv("COMFY_ENV_PING_SECONDS", "soon")
+    answer = cli("doctor", "--quick", "--json")
+    assert answer.code == Exit.NOT_READY
+    assert verdicts(answer)["settings"] == "problem"
+    assert "COMFY_ENV_PING_SECONDS" in answer.out
+
+
+def test_another_projects_package_of_this_name_is_a_problem(monkeypatch):
+    foreign = Message()
+    foreign["Version"] = "0.1.90"
+    monkeypatch.setattr(importlib.metadata, "metadata", lambda name: foreign)
+    (finding,) = doctor.package()
+    assert (finding.verdict, "uninstall" in finding.fix) == ("problem", True)
+
+
+def test_a_checkout_that_is_not_installed_is_a_warning(monkeypatch):
+    def missing(name: str):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "metadata", missing)
+    (finding,) = doctor.package()
+    assert finding.verdict == "warning"
+
+
+def test_a_run_folder_that_cannot_be_used_is_a_problem(cli, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("COMFY_ENV_RUNTIME", str(tmp_path / "file" / "below"))
+    assert verdicts(cli("doctor", "--quick", "--json"))["run_folder"] == "problem"
+
+
+def test_a_check_that_fails_is_a_finding_with_the_errors_next_step():
+    def broken():
+        raise PlanError("wrong", hint="mend it")
+
+    assert doctor._asked(broken) == [doctor.Finding("broken", "problem", "wrong", "mend it")]
+
+
+@pytest.mark.parametrize("check", doctor.CHECKS, ids=lambda check: check.__name__)
+def test_every_check_has_something_to_say(check):
+    assert list(check())

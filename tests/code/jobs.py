@@ -1,0 +1,159 @@
+"""Functions that tests run inside workers by name. Standard library only, Python 3.9."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+
+def where():
+    return {"pid": os.getpid(), "python": sys.version.split()[0], "executable": sys.executable, "prefix": sys.prefix, "minor": list(sys.version_info[:2])}
+
+
+def pid():
+    return os.getpid()
+
+
+def echo(*args, **kwargs):
+    return args[0] if len(args) == 1 and not kwargs else (args, kwargs)
+
+
+def add(a, b):
+    return a + b
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+def exit_now(status):
+    print("last words before the exit", flush=True)
+    os._exit(status)
+
+
+def kill_self():
+    sys.stderr.write("last words before the kill\n")
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def segfault():
+    print("last words before the fault", flush=True)
+    ctypes.string_at(0)
+
+
+def abort():
+    os.abort()
+
+
+def sleep(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+def spin():
+    while True:
+        pass
+
+
+def hold_the_gil(seconds, mark=None):
+    """Sleep in native code without giving the interpreter lock back; leave a mark right before."""
+    usleep = ctypes.PyDLL(None).usleep
+    if mark:
+        open(mark, "w").close()
+    usleep(int(seconds * 1e6))
+    return seconds
+
+
+def hold_the_gil_with_a_grandchild(path):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with open(path, "w") as note:
+        note.write("%d %d" % (os.getpid(), child.pid))
+    os.replace(path, path + ".ready")
+    while True:
+        ctypes.PyDLL(None).usleep(60_000_000)
+
+
+def touch_then_wait_for(mine, other, seconds):
+    """Show that two calls overlap: leave a mark and wait for the other's."""
+    open(mine, "w").close()
+    until = time.monotonic() + seconds
+    while not os.path.exists(other):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def progress(times):
+    from comfy_env.worker import callback
+
+    for i in range(times):
+        callback.report_progress(i + 1, times)
+    return times
+
+
+def call_back(name, *args):
+    from comfy_env.worker import callback
+
+    return callback.call_host(name, *args)
+
+
+class Counter:
+    def __init__(self):
+        self.value = 0
+
+    def add(self):
+        self.value += 1
+        return self.value
+
+
+def make_counter():
+    return Counter()
+
+
+def count(counter):
+    return counter.add()
+
+
+def environment():
+    return dict(os.environ)
+
+
+def modules():
+    return sorted(sys.modules)
+
+
+def threads():
+    return [t.name for t in threading.enumerate()]
+
+
+def noise(lines):
+    for i in range(lines):
+        print("line %d" % i)
+    sys.stdout.flush()
+    return lines
+
+
+def version_of(module):
+    import importlib
+
+    found = importlib.import_module(module)
+    return [found.__version__, found.__file__]
+
+
+def report_slowly(times, pause):
+    from comfy_env.worker import callback
+
+    for i in range(times):
+        time.sleep(pause)
+        callback.report_progress(i + 1, times)
+    return times
+
+
+def nap():
+    while True:
+        time.sleep(0.02)

@@ -1,0 +1,164 @@
+"""torch tensors arrive equal in type, shape, layout and flags, or are refused by name; without torch as arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comfy_env.errors import DecodeRefused, EncodeRefused
+from tests.wire.sides import Ends
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def ends():
+    return Ends()
+
+
+DTYPES = [d for d in vars(torch).values() if isinstance(d, torch.dtype) and not str(d).startswith(("torch.q", "torch.bits", "torch.uint1", "torch.int1"))]
+PLAIN_DTYPES = sorted({d for d in DTYPES if d.itemsize and "x2" not in str(d) and str(d)[6:].rstrip("0123456789") not in ("int", "uint") or
+                       str(d) in ("torch.int8", "torch.int16", "torch.int32", "torch.int64", "torch.uint8", "torch.uint16", "torch.uint32", "torch.uint64")}, key=str)
+
+
+def _bytes(tensor) -> bytes:
+    return bytes(tensor.detach().contiguous().view(torch.uint8).flatten().tolist()) if tensor.numel() else b""
+
+
+@pytest.mark.parametrize("dtype", PLAIN_DTYPES, ids=str)
+def test_every_dtype_arrives_bit_by_bit(ends, dtype):
+    raw = torch.arange(24 * dtype.itemsize, dtype=torch.uint8) % 2 if dtype == torch.bool else torch.arange(24 * dtype.itemsize, dtype=torch.uint8)
+    tensor = raw.view(dtype).reshape(2, 3, 4)
+    back = ends.there_and_back([tensor])[0]
+    assert (back.dtype, back.shape, back.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
+    assert _bytes(back) == _bytes(tensor)
+
+
+LAYOUTS = {
+    "0-d": lambda: torch.tensor(5.5),
+    "empty": lambda: torch.zeros(0, 3),
+    "view with offset and stride": lambda: torch.arange(1000.0).reshape(10, 100)[2:9:3, 5:50:7],
+    "transposed": lambda: torch.arange(12.0).reshape(3, 4).t(),
+    "expanded": lambda: torch.arange(3.0).reshape(3, 1).expand(3, 50_000),
+    "expanded everywhere": lambda: torch.tensor(2.0).expand(4, 5),
+    "channels last": lambda: torch.rand(2, 3, 8, 8).to(memory_format=torch.channels_last),
+    "conjugated": lambda: torch.tensor([1 + 2j, 3j]).conj(),
+    "negated": lambda: torch.tensor([1 + 2j, 3j]).conj().imag,
+    "large": lambda: torch.rand(300, 300),
+    "size one axes": lambda: torch.rand(1, 5, 1)[:, :, :],
+    "overlapping": lambda: torch.arange(6.0).as_strided((3, 3), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_arrives_equal(ends, name):
+    tensor = LAYOUTS[name]()
+    back = ends.there_and_back(tensor)
+    assert torch.equal(back, tensor)
+    assert back.shape == tensor.shape
+    assert back.is_contiguous(memory_format=torch.channels_last) == tensor.is_contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else True
+
+
+@pytest.mark.parametrize("name", ["transposed", "expanded", "channels last", "0-d", "large"])
+def test_a_dense_layout_keeps_its_strides(ends, name):
+    tensor = LAYOUTS[name]()
+    assert ends.there_and_back(tensor).stride() == tensor.stride()
+
+
+def test_parameters_and_gradients_keep_their_flags(ends):
+    frozen, parameter = torch.nn.Parameter(torch.ones(2), requires_grad=False), torch.nn.Parameter(torch.ones(2))
+    leaf, plain = torch.ones(2, requires_grad=True), torch.ones(2)
+    back = ends.there_and_back([frozen, parameter, leaf, plain, leaf * 2])
+    assert [type(t) for t in back] == [torch.nn.Parameter, torch.nn.Parameter, torch.Tensor, torch.Tensor, torch.Tensor]
+    assert [t.requires_grad for t in back] == [False, True, True, False, True]
+
+
+def test_a_tensor_is_sent_from_its_own_memory_and_a_view_costs_what_it_shows(ends):
+    tensor = torch.rand(1000, 1000)
+    _, buffers = ends.host.encode([tensor, tensor[:100]])
+    assert np.frombuffer(buffers[0], "u1").__array_interface__["data"][0] == tensor.data_ptr()
+    assert [b.nbytes for b in buffers] == [4_000_000, 400_000]
+    _, buffers = ends.host.encode(torch.rand(10_000).expand(100, 10_000))
+    assert [b.nbytes for b in buffers] == [40_000]
+
+
+def test_a_received_tensor_can_be_written_to_and_outlives_the_message(ends):
+    for size in (2, 100_000):
+        back = ends.to_host(torch.zeros(size))
+        back += 1
+        assert back.sum() == size
+
+
+OTHERS = [torch.float16, torch.device("cpu"), torch.device("cuda:1"), torch.Size([1, 2]), torch.strided, torch.channels_last]
+
+
+@pytest.mark.parametrize("value", OTHERS, ids=str)
+def test_what_comes_with_tensors_arrives_as_the_same(ends, value):
+    back = ends.there_and_back([value])[0]
+    assert back == value
+    assert type(back) is type(value)
+
+
+def test_a_generator_goes_on_where_it_was(ends):
+    generator = torch.Generator().manual_seed(5)
+    torch.rand(3, generator=generator)
+    back = ends.there_and_back(generator)
+    assert torch.equal(torch.rand(4, generator=back), torch.rand(4, generator=generator))
+
+
+ODD = {
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "meta": lambda: torch.zeros(3, device="meta"),
+    "quantised": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.filterwarnings("ignore")
+def test_a_tensor_that_cannot_cross_is_refused_by_what_it_is(ends, name):
+    with pytest.raises(EncodeRefused, match=rf"value\[1\] is a {name} tensor"):
+        ends.to_worker([0, ODD[name]()])
+
+
+# ---------------------------------------------------------------- an end without torch
+
+@pytest.fixture
+def no_torch(ends, monkeypatch):
+    monkeypatch.setattr("comfy_env.worker.tensors._LOADERS", {"numpy": lambda: np, "torch": lambda: None})
+    return ends
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "int64", "uint8", "bool", "complex64", "int8"])
+def test_without_torch_a_tensor_arrives_as_an_array_over_the_same_bytes(no_torch, name):
+    tensor = torch.ones(3, 4).to(getattr(torch, name)).t()
+    array = no_torch.to_worker(tensor)
+    assert type(array) is np.ndarray
+    assert array.dtype == np.dtype(name)
+    assert np.array_equal(array, tensor.numpy())
+    assert array.strides == tensor.numpy().strides
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "complex32"])
+def test_without_torch_a_type_that_numpy_lacks_is_refused_by_name(no_torch, name):
+    with pytest.raises(Exception, match=rf'torch\.{name} .*torch = "own"'):
+        no_torch.to_worker(torch.zeros(3).to(getattr(torch, name)))
+
+
+def test_without_torch_its_names_are_refused_and_its_sizes_are_tuples(no_torch):
+    with pytest.raises(Exception, match="torch.float16 came to a Python without torch"):
+        no_torch.to_worker(torch.float16)
+    assert no_torch.to_worker(torch.Size([1, 2])) == (1, 2)
+
+
+def test_a_device_that_is_not_here_is_refused_by_name(ends):
+    payload, buffers = ends.guest.encode(torch.zeros(3))
+    with pytest.raises(DecodeRefused, match="xpu:7|cannot be read"):
+        ends.host.decode(payload.replace(b"\x8c\x03cpu", b"\x8c\x05xpu:7"), buffers)
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"K\x03\x85", b"K\x09\x85"), (b"K\x01\x85", b"K\x09\x85"), (b"float32", b"float99")])
+def test_a_tensor_that_does_not_fit_its_bytes_is_refused(ends, old, new):
+    payload, buffers = ends.guest.encode(torch.zeros(3))
+    with pytest.raises(DecodeRefused):
+        ends.host.decode(payload.replace(old, new), buffers)
