@@ -219,8 +219,7 @@ def interpreters() -> dict[str, Path]:
 
 
 def _candidates(version: str) -> Iterator[Path]:
-    root = _pyenv_root()
-    if root is not None:
+    for root in _pyenv_roots():
         yield from sorted(root.glob(f"versions/{version}.*/bin/python{version}"))
     for folder in os.get_exec_path():
         path = Path(folder, f"python{version}")
@@ -228,12 +227,15 @@ def _candidates(version: str) -> Iterator[Path]:
             yield path
 
 
-def _pyenv_root() -> Path | None:
+def _pyenv_roots() -> Iterator[Path]:
+    """Where pyenv says its versions are, and where it lies itself: with another HOME it says the wrong place."""
     pyenv = shutil.which("pyenv")
     if pyenv is None:
-        return None
+        return
     answer = subprocess.run([pyenv, "root"], capture_output=True, text=True, timeout=20, check=False)
-    return Path(answer.stdout.strip()) if answer.returncode == 0 and answer.stdout.strip() else None
+    if answer.returncode == 0 and answer.stdout.strip():
+        yield Path(answer.stdout.strip())
+    yield Path(pyenv).resolve().parents[1]
 
 
 def _runs_as(path: Path, version: str) -> bool:

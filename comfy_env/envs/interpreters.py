@@ -84,9 +84,11 @@ def _candidates(allowed: SpecifierSet) -> Iterator[Path]:
 
 
 def _pyenv_versions(minors: tuple[int, ...]) -> list[Path]:
+    """Return what pyenv installed: below the root it names, and beside itself, since without its variables it names the home folder."""
     pyenv = shutil.which("pyenv")
-    answer = tools.ask([pyenv, "root"], 10) if pyenv else None
-    if answer is None or answer.trouble:
+    if pyenv is None:
         return []
-    versions = Path(answer.out.strip()) / "versions"
-    return [path for minor in minors for path in sorted(versions.glob(f"3.{minor}.*/bin/python"), reverse=True)]
+    answer = tools.ask([pyenv, "root"], 10)
+    roots = [Path(pyenv).resolve().parents[1], *([] if answer.trouble else [Path(answer.out.strip())])]
+    pattern = "versions/3.{}.*/bin/python"
+    return [path for minor in minors for root in roots for path in sorted(root.glob(pattern.format(minor)), reverse=True)]

@@ -6,16 +6,13 @@ what tells an installer how to reach its indexes (mirror, proxy, certificates, t
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from comfy_env.envs import tools
-from comfy_env.errors import BuildFailed
+from comfy_env.process.launch import host_environment
 
 _KEPT = re.compile(
     r"PIP_(INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX|CERT|CLIENT_CERT|PROXY|TRUSTED_HOST|TIMEOUT|DEFAULT_TIMEOUT|RETRIES|RESUME_RETRIES"
@@ -43,11 +40,7 @@ class ToolEnv:
 
 def inherited() -> dict[str, str]:
     """Return the variables a program started from here inherits."""
-    code = "import json, os; print(json.dumps(dict(os.environ)))"
-    answer = tools.ask([sys.executable, "-I", "-S", "-c", code], 30)
-    if answer.trouble:
-        raise BuildFailed(f"this host's own Python {sys.executable} cannot be run: {answer.trouble}")
-    return json.loads(answer.out)
+    return host_environment()
 
 
 def select(environ: Mapping[str, str]) -> ToolEnv:

@@ -18,6 +18,7 @@ from comfy_env.hooks import sources
 from comfy_env.hooks.observers import Observers
 from comfy_env.hooks.relay import Relay
 from comfy_env.hooks.sources import Offer
+from comfy_env.settings import Settings
 from comfy_env.values import EnvPlan
 
 log = logging.getLogger(__name__)
@@ -26,11 +27,21 @@ log = logging.getLogger(__name__)
 class Registry:
     """The plugins of one pool. `observers` and `wrappers` are given by code, beside what is installed.
 
+    A backend with a method `with_settings(settings)` is asked for one that uses the pool's `settings`.
+
     Thread-safe: what is found is only ever added, and one name has one relay.
     """
 
-    def __init__(self, observers: Iterable[Any] = (), wrappers: Iterable[Any] = (), *, find: sources.Find = sources.installed) -> None:
+    def __init__(
+        self,
+        observers: Iterable[Any] = (),
+        wrappers: Iterable[Any] = (),
+        *,
+        settings: Settings | None = None,
+        find: sources.Find = sources.installed,
+    ) -> None:
         self._find = find
+        self._settings = settings
         self._given_observers = tuple(observers)
         self._given_wrappers = tuple(wrappers)
         self._given: dict[str, Offer] = {}
@@ -109,7 +120,12 @@ class Registry:
 
     def _relay(self, offer: Offer) -> Relay:
         known = self._relays.get(offer)
-        return known or self._relays.setdefault(offer, Relay(offer.name, offer.load(), self._wrappers))
+        return known or self._relays.setdefault(offer, Relay(offer.name, self._settled(offer.load()), self._wrappers))
+
+    def _settled(self, backend: Any) -> Any:
+        """Return the backend for this pool's settings, where it can be had for given ones."""
+        with_settings = getattr(backend, "with_settings", None)
+        return with_settings(self._settings) if with_settings and self._settings else backend
 
     def _unknown(self, name: str) -> BackendError:
         near = difflib.get_close_matches(name, self.names(), 1)

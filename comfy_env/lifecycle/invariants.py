@@ -1,19 +1,15 @@
-"""What must hold at every step, as named predicates; each returns what is wrong, or nothing.
-
-They look at one step and at a short memory of the steps before it, kept apart from the machine on purpose: the memory
-is told by events and effects alone, so a machine that deceives itself is still found out.
-"""
+"""What must hold at every step, as named predicates; each returns what is wrong, or nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from comfy_env.lifecycle import effects as f
 from comfy_env.lifecycle import events as e
 from comfy_env.lifecycle.deaths import Kind, Reason
 from comfy_env.lifecycle.machine import next_due
-from comfy_env.lifecycle.record import ALIVE, Closing, Env, State, WorkerRecord
+from comfy_env.lifecycle.memory import Moment
+from comfy_env.lifecycle.record import ALIVE, Closing, State, WorkerRecord
 
 RESTING = frozenset({State.COLD, State.PARKED, State.GONE})
 LIMITED = frozenset({State.SPAWNING, State.JOINING, State.PROVING, State.PINGING, State.RELEASING, State.CLOSING})
@@ -21,70 +17,14 @@ ON_THE_LANE = (f.Dispatch, f.Ping, f.Release, f.Goodbye)
 NOT_ITS_FAULT = frozenset({Kind.PARKED, Kind.CLOSED, Kind.WEDGED, Kind.WITHDRAWN, Kind.INTERRUPTED})
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What was asked, answered, started, trusted, ended and seen gone so far."""
-
-    asked: frozenset[int] = frozenset()
-    settled: frozenset[int] = frozenset()
-    started: frozenset[int] = frozenset()
-    trusted: frozenset[int] = frozenset()
-    judged: frozenset[int] = frozenset()   # generations whose end was decided
-    ended: frozenset[int] = frozenset()    # generations whose process is known to be gone
-
-    def after(self, moment: Moment) -> Memory:
-        """Return the memory with a step added."""
-        event = moment.event
-        asked, trusted, ended = self.asked, self.trusted, self.ended
-        if type(event) is e.CallWanted:
-            asked = asked | {event.ticket}
-        elif type(event) is e.Proved and event.proof.cpu == event.proof.echo == event.expected:
-            trusted = trusted | {event.generation}
-        else:
-            ended = _ended(moment)
-        settled, started, judged = self.settled, self.started, self.judged
-        for effect in moment.effects:
-            if type(effect) is f.Settle:
-                settled = settled | {effect.ticket}
-            elif type(effect) is f.Spawn:
-                started = started | {effect.generation}
-            elif type(effect) in (f.Kill, f.AskStack, f.Goodbye):
-                judged = judged | {effect.generation}
-        return Memory(asked, settled, started, trusted, judged, ended)
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """One step as it was seen from outside."""
-
-    memory: Memory
-    before: Env
-    event: e.Event
-    now: float
-    after: Env
-    effects: tuple[f.Effect, ...]
-
-    def has(self, kind: type[f.Effect]) -> bool:
-        return bool(self.effects) and any(type(effect) is kind for effect in self.effects)
-
-    def each(self, kind: type[f.Effect]) -> Iterator[f.Effect]:
-        return (effect for effect in self.effects if type(effect) is kind)
-
-
 Predicate = Callable[[Moment], str]
-
-
-def _ended(m: Moment) -> frozenset[int]:
-    """Return the generations known to be gone after the event; a thread is gone with its own end, a process with its tree."""
-    whole = (e.TreeGone, e.SpawnFailed) if m.before.killable else (e.TreeGone, e.SpawnFailed, e.ProcessExited)
-    return m.memory.ended | {m.event.generation} if isinstance(m.event, whole) else m.memory.ended
 
 
 def one_worker_at_a_time(m: Moment) -> str:
     """The next worker is started only when the former one's process is gone."""
     if not m.has(f.Spawn):
         return ""
-    left = m.memory.started - _ended(m)
+    left = m.memory.started - m.ended()
     return f"a worker is started while generation {min(left)} is not gone" if left else ""
 
 
@@ -137,10 +77,7 @@ def a_call_is_settled_once(m: Moment) -> str:
 
 def nothing_on_an_unproved_lane(m: Moment) -> str:
     """No call, ping, release or goodbye goes to a worker that did not prove itself."""
-    trusted = m.memory.trusted
-    if type(m.event) is e.Proved and m.event.proof.cpu == m.event.proof.echo == m.event.expected:
-        trusted = trusted | {m.event.generation}
-    bad = [effect for effect in m.effects if type(effect) in ON_THE_LANE and effect.generation not in trusted]
+    bad = [effect for effect in m.effects if type(effect) in ON_THE_LANE and effect.generation not in m.trusted()]
     return f"{type(bad[0]).__name__} before the proof" if bad else ""
 
 

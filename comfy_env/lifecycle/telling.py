@@ -75,18 +75,28 @@ def words(thing: Any) -> str:
 
 
 def _shown(name: str, value: Any) -> str:
-    if value is None or value == "" or isinstance(value, Proof):
+    if value is None or value == "":
         return ""
-    if isinstance(value, Outcome):
-        return ": ".join(part for part in (value.kind.name.lower(), value.message, str(value.status or "")) if part)
-    if isinstance(value, enum.Enum):
-        return str(value.value)
-    if isinstance(value, Want):
-        return "everything" if value.bytes is None else f"{value.bytes} bytes"
-    if isinstance(value, bool):
-        return name if value else ""
-    if isinstance(value, float):
-        return f"{name} {value:.3f}"
-    if isinstance(value, str):
-        return value.strip().splitlines()[-1] if value.strip() else ""
-    return str(value) if isinstance(value, ExitStatus) else f"{name} {value}"
+    show = next((show for kind, show in SHOWN.items() if isinstance(value, kind)), None)
+    return show(name, value) if show else f"{name} {value}"
+
+
+def _outcome(name: str, value: Outcome) -> str:
+    return ": ".join(part for part in (value.kind.name.lower(), value.message, str(value.status or "")) if part)
+
+
+def _last_line(name: str, value: str) -> str:
+    return value.strip().splitlines()[-1] if value.strip() else ""
+
+
+SHOWN: dict[type, Callable[[str, Any], str]] = {
+    Proof: lambda name, value: "",
+    Outcome: _outcome,
+    enum.Enum: lambda name, value: str(value.value),
+    Want: lambda name, value: "everything" if value.bytes is None else f"{value.bytes} bytes",
+    bool: lambda name, value: name if value else "",
+    float: lambda name, value: f"{name} {value:.3f}",
+    str: _last_line,
+    ExitStatus: lambda name, value: str(value),
+}
+"""How a field is told; the first kind that fits counts."""

@@ -15,6 +15,7 @@ from comfy_env import errors
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.deaths import Kind
 from comfy_env.lifecycle.record import State
+from comfy_env.pool import endings
 from comfy_env.pool.failures import outcome_of
 from comfy_env.pool.seat import Seat, Worker
 from comfy_env.process import launch as launching
@@ -50,7 +51,7 @@ def spawn(house: House, seat: Seat, generation: int) -> None:
     )
     if not kept:
         seat.log.warning("generation %s arrived after it was given up and is ended", generation)
-        house.end_late(seat, worker)
+        endings.end_late(house, seat, worker)
 
 
 def _seat_down(house: House, seat: Seat, worker: Worker) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 from comfy_env import errors
 from comfy_env.lifecycle import effects, events
 from comfy_env.lifecycle.effects import Effect
-from comfy_env.lifecycle.record import Env
+from comfy_env.lifecycle.machine import next_due
+from comfy_env.lifecycle.record import SERVING, Env
 from comfy_env.pool import births, endings
 from comfy_env.pool.house import House
 from comfy_env.pool.observing import announce
@@ -51,9 +52,12 @@ class Carrier:
     def __call__(self, seat: Seat, before: Env, event: events.Event, wanted: tuple[Effect, ...]) -> None:
         for effect in wanted:
             self._ways[type(effect)](seat, effect)
-        if before.row.state is not seat.env.row.state:
-            if self._house.opened:
-                self._house.watcher.wake()
+        was, state = before.row.state, seat.env.row.state
+        if was is not state or isinstance(event, events.InterruptWanted):
+            due = next_due(seat.env)
+            if due is not None:
+                self._house.watcher.wake_by(due)
+        if was is not state and not (was in SERVING and state in SERVING):
             self._changed(seat)
         if self._house.observers:
             announce(self._house, seat, before, event, wanted)

@@ -12,9 +12,8 @@ from comfy_env import ports
 from comfy_env.errors import PoolClosed
 from comfy_env.hooks.observers import Observers
 from comfy_env.hooks.registry import Registry
-from comfy_env.pool import endings
 from comfy_env.pool.clocks import LivedClock
-from comfy_env.pool.seat import Seat, Worker
+from comfy_env.pool.seat import Seat
 from comfy_env.pool.watcher import Watcher
 from comfy_env.process import sweep
 from comfy_env.process.rundir import HostRun
@@ -46,7 +45,7 @@ class House:
         self.shelf, self.prompt, self.memory = shelf, prompt, memory
         self.lived = LivedClock()
         self.now: Callable[[], float] = clock.now if clock else self.lived.now
-        self.watcher = Watcher(self.lived, seats, tick, settings.tick)
+        self.watcher = Watcher(self.lived, self.now, seats, tick, settings.tick)
         self._born = born
         self._lock = threading.Lock()
         self._run: HostRun | None = None
@@ -68,6 +67,7 @@ class House:
             if self._run is None:
                 self._sweep_dead_hosts()
                 self._run = HostRun.open(self.settings.runtime_folder)
+                self.watcher.start()
                 self._born()
             return self._run
 
@@ -86,11 +86,8 @@ class House:
 
     def log_file(self, key: str) -> Path:
         """Return the log file of an environment's workers."""
-        folder = self.settings.log_folder or self.host_run().folder.parent / "logs"
+        folder = self.settings.log_folder or self.host_run().log_folder
         return folder / f"{key}.log"
-
-    def end_late(self, seat: Seat, worker: Worker) -> None:
-        endings.end_late(self, seat, worker)
 
     def close(self) -> None:
         """Stop the watcher and remove the run folder; every worker must be gone."""

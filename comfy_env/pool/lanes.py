@@ -16,7 +16,6 @@ from comfy_env.pool.failures import failure, node_raised, outcome_of
 from comfy_env.pool.seat import Seat, Worker
 from comfy_env.pool.tickets import Offer, Settled, Ticket
 from comfy_env.transport.answers import Answer
-from comfy_env.worker.wire.kinds import Kind as Frame
 
 EXIT_WAIT = 2.0
 """Seconds a lost lane waits for the exit status, so that a death is told with its real status."""
@@ -114,9 +113,9 @@ def _broken_off(seat: Seat, worker: Worker, ticket: Ticket, error: BaseException
 def _answered(seat: Seat, worker: Worker, ticket: Ticket, answer: Answer) -> None:
     generation = worker.generation
     outcome = _RETURNED
-    if answer.kind is Frame.REPLY:
+    if answer.kind.name == "REPLY":
         ticket.value = answer.value
-    elif answer.kind is Frame.INTERRUPTED:
+    elif answer.kind.name == "INTERRUPTED":
         outcome = Outcome(Kind.INTERRUPTED, "the call was interrupted")
     elif answer.error is not None:
         ticket.error = node_raised(seat, generation, answer.error)

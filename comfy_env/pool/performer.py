@@ -1,7 +1,8 @@
 """Carries out one generation's effects in order, on a thread that exists only while there is work.
 
 A job that must not wait (a kill, an interrupt) gets a thread of its own: a backend that hangs in one verb never keeps
-its worker from being ended, and never stalls another environment.
+its worker from being ended, and never stalls another environment. An interpreter that exits may start no thread any more
+(CPython 3.12): then the job runs on the thread that brings it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ class Performer:
         """Run a job after those already submitted."""
         with self._lock:
             self._jobs.append(job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._thread.start()
+            if self._thread is not None:
+                return
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        _start(self._thread, self._work)
 
     def urgent(self, job: Job, what: str) -> None:
         """Run a job now, beside whatever runs."""
-        threading.Thread(target=_run, args=(job,), name=f"{self._name} {what}", daemon=True).start()
+        _start(threading.Thread(target=_run, args=(job,), name=f"{self._name} {what}", daemon=True), lambda: _run(job))
 
     def _work(self) -> None:
         while True:
@@ -51,6 +53,17 @@ def _run(job: Job) -> None:
         log.exception("an effect failed")
 
 
+def _start(thread: threading.Thread, job: Job) -> bool:
+    """Start a thread, or run its job here where none may be started; tell whether it was started."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        log.debug("%s runs on %s: %s", thread.name, threading.current_thread().name, error)
+        job()
+        return False
+    return True
+
+
 def within(seconds: float, job: Callable[[], object], name: str) -> tuple[bool, object, BaseException | None]:
     """Run a job on a thread that is left behind after a limit; return (finished, result, error)."""
     box: list[tuple[object, BaseException | None]] = []
@@ -62,6 +75,6 @@ def within(seconds: float, job: Callable[[], object], name: str) -> tuple[bool, 
             box.append((None, error))
 
     thread = threading.Thread(target=work, name=name, daemon=True)
-    thread.start()
-    thread.join(seconds)
+    if _start(thread, work):
+        thread.join(seconds)
     return (True, *box[0]) if box else (False, None, None)

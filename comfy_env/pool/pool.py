@@ -30,6 +30,7 @@ from comfy_env.pool.views import Record, picture
 from comfy_env.settings import Settings
 from comfy_env.values import BuildStep, CallOptions, Changes, EnvPlan, EnvState, EnvStatus, Released
 
+_OVER = (State.COLD, State.GONE, State.PARKED, State.WEDGED)
 _REASONS = {reason.name.lower(): reason for reason in Reason}
 
 
@@ -52,7 +53,7 @@ class WorkerPool:
         observers: Iterable[object] = (),
     ) -> None:
         self.settings = settings if settings is not None else Settings.read()
-        self.registry = registry if registry is not None else Registry()
+        self.registry = registry if registry is not None else Registry(settings=self.settings)
         self._lock = threading.Lock()
         self._seats: dict[str, Seat] = {}
         self._closed = False
@@ -156,7 +157,7 @@ class WorkerPool:
         generation = seat.env.row.generation
         seat.post(events.KillWanted(_REASONS[reason]))
         limit = seat.env.limits.kill * 2 + seat.env.limits.stack + 1
-        seat.wait_for(lambda env: env.row.generation != generation or not has_process(env), limit)
+        seat.wait_for(lambda env: env.row.generation != generation or env.row.state in _OVER, limit)
         return True
 
     def sources_changed(self, plan: EnvPlan | str) -> None:

@@ -7,23 +7,24 @@ import logging
 import time
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.record import State
 from comfy_env.pool.seat import Seat, has_process
 from comfy_env.settings import Settings
 
-if TYPE_CHECKING:
-    from comfy_env.pool.pool import WorkerPool
-
 log = logging.getLogger(__name__)
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
 
 
 class Exit:
     """Closes a pool at interpreter exit; armed at the first spawn, so an unused pool leaves nothing to do."""
 
-    def __init__(self, pool: WorkerPool) -> None:
+    def __init__(self, pool: Closable) -> None:
         self._pool = weakref.ref(pool)
 
     def arm(self) -> None:

@@ -1,6 +1,6 @@
 """The one watcher thread: exits, output pipes and the tick. It only posts events.
 
-Started at the first spawn. It waits on every process's exit handle and output pipes at once; its time-out is the next
+Started before the first spawn. It waits on every process's exit handle and output pipes at once; its time-out is the next
 limit of any environment or the next sweep, whichever is first.
 """
 
@@ -30,10 +30,21 @@ class Watched:
 
 
 class Watcher:
-    """``add`` and ``remove`` may be called from any thread; descriptors are (un)registered on the watcher's own."""
+    """``add`` and ``remove`` may be called from any thread; descriptors are (un)registered on the watcher's own.
 
-    def __init__(self, clock: LivedClock, seats: Callable[[], Iterable[Seat]], sweep: Callable[[], None], period: float) -> None:
+    `now` is the machine's clock, by which limits are judged; `clock` counts the watcher's own lived time.
+    """
+
+    def __init__(
+        self,
+        clock: LivedClock,
+        now: Callable[[], float],
+        seats: Callable[[], Iterable[Seat]],
+        sweep: Callable[[], None],
+        period: float,
+    ) -> None:
         self._clock = clock
+        self._now = now
         self._seats = seats
         self._sweep = sweep
         self._period = period
@@ -45,11 +56,11 @@ class Watcher:
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._stopping = False
+        self._until = float("inf")
         self._thread: threading.Thread | None = None
 
     def add(self, seat: Seat, worker: Worker) -> None:
         """Watch a worker's exit and output from now on."""
-        self._start()
         self._do(lambda: self._register(seat, worker))
 
     def remove(self, worker: Worker) -> None:
@@ -67,23 +78,25 @@ class Watcher:
         while self._thread.is_alive() and not done.wait(0.5):
             log.debug("waiting for the watcher")
 
-    def wake(self) -> None:
-        """Make the watcher look at the limits again."""
-        self._do(lambda: None)
+    def wake_by(self, due: float) -> None:
+        """Make the watcher look at the limits no later than `due`, by the machine's clock."""
+        if self._thread is not None and due < self._until:
+            self._do(lambda: None)
 
     def stop(self) -> None:
         """End the thread and close what it watched with."""
         thread = self._thread
         self._stopping = True
         if thread is not None:
-            self.wake()
+            self._do(lambda: None)
             thread.join()
         self._clock.attend(False)
         self._selector.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the thread; idempotent."""
         with self._lock:
             if self._thread is None:
                 self._clock.attend(True)
@@ -123,19 +136,21 @@ class Watcher:
             for key, _ in ready:
                 self._handle(key)
             self._run_todo()
-            now = self._clock.now()
-            if now - swept >= self._period:
-                swept = now
+            if self._clock.now() - swept >= self._period:
+                swept = self._clock.now()
                 self._sweep()
             else:
-                self._limits(now)
+                self._limits()
 
     def _timeout(self, swept: float) -> float:
-        now = self._clock.now()
-        dues = [due for seat in self._seats() if (due := next_due(seat.env)) is not None]
-        return min(max(0.0, min([swept + self._period, *dues]) - now), SLICE)
+        now = self._now()
+        waits = [due - now for seat in self._seats() if (due := next_due(seat.env)) is not None]
+        wait = min(max(0.0, min([swept + self._period - self._clock.now(), *waits])), SLICE)
+        self._until = now + wait
+        return wait
 
-    def _limits(self, now: float) -> None:
+    def _limits(self) -> None:
+        now = self._now()
         for seat in self._seats():
             due = next_due(seat.env)
             if due is not None and due <= now:

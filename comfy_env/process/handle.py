@@ -48,6 +48,7 @@ class LocalProcess:
         self._pinned = True
         self._handle = open_exit_handle(pid)
         self._close = weakref.finalize(self, _close_all, (self._handle, *outputs))
+        self._close.atexit = False  # a pool that closes at exit still waits on them
 
     def __repr__(self) -> str:
         return f"<LocalProcess {self._pid} of env {self.env}, generation {self.generation}>"

@@ -28,6 +28,11 @@ def command(interpreter: str | Path, worker_folder: str | Path, boot_fd: int) ->
     return (str(interpreter), "-I", "-u", str(worker_folder), "--boot", str(boot_fd))
 
 
+def host_environment() -> dict[str, str]:
+    """Return this host's own variables, as any program it starts would inherit them."""
+    return dict(os.environ)
+
+
 def worker_variables(
     plan: EnvPlan, environ: Mapping[str, str] | None = None, *, nonce: str, host_nonce: str, generation: int
 ) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from comfy_env.errors import BuildCancelled
+from comfy_env.errors import BuildCancelled, ComfyEnvError
 from comfy_env.runner import catalog, check, order, schedule
 from comfy_env.runner.catalog import Catalog
 from comfy_env.runner.nodecalls import NodeCalls
@@ -19,6 +20,8 @@ from comfy_env.runner.report import Report
 from comfy_env.runner.watch import Silence, Watcher
 from comfy_env.runner.workflow import Workflow
 from comfy_env.values import BuildStep, EnvPlan, EnvState
+
+log = logging.getLogger(__name__)
 
 
 class Runner:
@@ -98,8 +101,15 @@ class Runner:
             run.interrupt()
 
     def forget(self) -> None:
-        """Drop every remembered value: the next run runs every node."""
+        """Drop every remembered value and every node instance in the living workers: the next run runs every node anew."""
         self._cache = {}
+        for plan in self.plans:
+            if self.pool.record(plan) is None:
+                continue
+            try:
+                self.pool.call(plan, "comfy_env.worker.nodes:forget", str(plan.root), f"{self._token}:")
+            except ComfyEnvError as error:
+                log.warning("the node instances in %s could not be dropped: %s", plan.key, error.message)
 
     def _refusals(self, workflow: Workflow) -> Iterable[WorkflowError]:
         calls = self._calls(workflow)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from comfy_env.lifecycle import events as e
 from comfy_env.lifecycle import invariants
-from comfy_env.lifecycle.invariants import Memory, Moment
 from comfy_env.lifecycle.machine import decide, new_env, next_due
+from comfy_env.lifecycle.memory import Memory, Moment
 from comfy_env.lifecycle.record import Env, State, Step, changed, with_parts
 from comfy_env.lifecycle.telling import words
 from comfy_env.testing.lifecycle_scenarios import SCENARIOS
@@ -105,9 +105,16 @@ def _take(node: Node, move: Move, decide: Decide) -> tuple[Moment, Node]:
 
 def _broken(moment: Moment, nxt: Node) -> Iterator[tuple[str, str]]:
     yield from invariants.violations(moment)
-    open_calls = nxt.memory.asked - nxt.memory.settled
-    if open_calls and not nxt.world.pending and not nxt.world.holding and next_due(nxt.env) is None:
-        yield "somebody_always_answers", f"call {min(open_calls)} waits and nothing is under way"
+    stuck = somebody_always_answers(nxt)
+    if stuck:
+        yield somebody_always_answers.__name__, stuck
+
+
+def somebody_always_answers(node: Node) -> str:
+    """While a call is open, an answer, a running call or a limit is still to come."""
+    open_calls = node.memory.asked - node.memory.settled
+    quiet = not node.world.pending and not node.world.holding and next_due(node.env) is None
+    return f"call {min(open_calls)} waits and nothing is under way" if open_calls and quiet else ""
 
 
 def _seen(found: Exploration, moment: Moment) -> None:

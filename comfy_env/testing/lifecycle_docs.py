@@ -18,7 +18,7 @@ from comfy_env.lifecycle.invariants import INVARIANTS
 from comfy_env.lifecycle.machine import TABLE
 from comfy_env.lifecycle.record import State
 from comfy_env.settings import Settings
-from comfy_env.testing.explore import Edge, Exploration, explore
+from comfy_env.testing.explore import Edge, Exploration, explore, somebody_always_answers
 from comfy_env.testing.lifecycle_scenarios import SCENARIOS
 
 PAGE = Path("docs/concepts/lifecycle.md")
@@ -110,7 +110,7 @@ def _duties() -> str:
 
 def _invariants() -> str:
     intro = "Exploration checks these at every step of every history it can reach, and finds every fault planted against them."
-    lines = (f"* *{rule.__name__.replace('_', ' ').capitalize()}.* {_first_line(rule)}" for rule in INVARIANTS)
+    lines = (f"* *{rule.__name__.replace('_', ' ').capitalize()}.* {_first_line(rule)}" for rule in (*INVARIANTS, somebody_always_answers))
     return "\n".join(["## What always holds", "", intro, "", *lines, ""])
 
 

@@ -36,19 +36,19 @@ GROWTH = _news(e.HeldGrew, 5)
 STAND_IN, NO_STAND_IN = _news(e.StandInsChanged, 1), _news(e.StandInsChanged, 0)
 
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario("births fail and workers die", births_fail=True, alive=True, deaths=2, limits=CALM),
+    Scenario("births fail and workers die", births_fail=True, alive=True, deaths=1, limits=CALM),
     Scenario("a crash loop parks", births_fail=True, limits=replace(CALM, crash_limit=1), extras=(_now(e.Unpark()),)),
     Scenario("a crash loop parks after two", births_fail=True, generations=3, calls=3, time=False, limits=replace(CALM, crash_limit=2)),
     Scenario("limits pass", births_fail=True, alive=True, lanes_break=True, limits=replace(IDLE, idle_reap=0.0)),
     Scenario("no stack is wanted", lanes_break=True, limits=replace(IDLE, stack=0.0), extras=(INTERRUPT,)),
     Scenario("askers leave", calls=3, generations=1, deaths=1, time=False, askers_leave=True, limits=CALM),
-    Scenario("askers leave and limits pass", askers_leave=True, limits=IDLE),
+    Scenario("askers leave and limits pass", generations=1, askers_leave=True, limits=IDLE),
     Scenario("a call is interrupted", lanes_break=True, limits=CALM, extras=(INTERRUPT,)),
     Scenario(
         "calls are interrupted by name", time=False, deaths=1, limits=CALM,
         extras=(_now(e.InterruptWanted(2)), _now(e.InterruptWanted(1))),
     ),
-    Scenario("the sweep and the reaper", limits=IDLE, extras=(GROWTH, _news(e.HostHoldsChanged, 1, 1))),
+    Scenario("the sweep and the reaper", generations=1, limits=IDLE, extras=(GROWTH, _news(e.HostHoldsChanged, 1, 1))),
     Scenario("the reaper and stand-ins", limits=IDLE, calls=1, extras=(STAND_IN, _now(e.StandInsRegistered()), KILL)),
     Scenario("the reaper and prompts", generations=1, limits=IDLE, extras=(_now(e.PromptChanged("p")), _now(e.PromptChanged("")))),
     Scenario(

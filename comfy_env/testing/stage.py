@@ -17,7 +17,7 @@ from comfy_env.values import CallOptions, EnvPlan
 
 GUEST = Path(__file__).with_name("guest")
 PROBE = "contract_probe"
-LIMIT = 15.0
+LIMIT = 30.0
 """Seconds no single step of a test may exceed."""
 
 def needs(*capabilities: str) -> Callable[[Any], Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from comfy_env.worker.wire import named
 from comfy_env.worker.wire.kinds import Kind
@@ -43,8 +43,7 @@ class RemoteError:
         return named.blank_exception(cls, self.args)
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """How a call ended. ``kind`` is REPLY (then ``value``), RAISED (then ``error``), INTERRUPTED or REFUSED (then
     ``refusal``: "encode", "decode", "reference" or "busy", and ``text``). ``held`` is bytes the worker holds, None: not told.
     """
@@ -61,11 +60,9 @@ class Answer:
         """Return the answer that a frame of one of the four kinds gives."""
         facts = message if isinstance(message, dict) else {}
         held = facts.get("held")
-        return cls(
-            kind=Kind(kind),
-            value=facts.get("value") if kind == Kind.REPLY else None,
-            error=RemoteError.read(facts) if kind == Kind.RAISED else None,
-            refusal=str(facts.get("error", "")) if kind == Kind.REFUSED else "",
-            text=str(facts.get("text", "")) if kind == Kind.REFUSED else "",
-            held=held if type(held) is int else None,
-        )
+        held = held if type(held) is int else None
+        if kind == Kind.REPLY:
+            return cls(Kind.REPLY, facts.get("value"), held=held)
+        if kind == Kind.RAISED:
+            return cls(Kind.RAISED, error=RemoteError.read(facts), held=held)
+        return cls(Kind(kind), refusal=str(facts.get("error", "")), text=str(facts.get("text", "")), held=held)

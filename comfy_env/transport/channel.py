@@ -6,11 +6,12 @@ import math
 import select
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from comfy_env.errors import FrameDamaged, LaneLost
 from comfy_env.worker.wire.faults import FrameBroken, LaneEnd
-from comfy_env.worker.wire.frames import PAYLOAD_LIMIT, Frame
+from comfy_env.worker.wire.frames import PAYLOAD_LIMIT, Bytes, Frame
 from comfy_env.worker.wire.stream import FrameStream
 
 
@@ -93,12 +94,13 @@ class SocketLane(FrameStream):
 
     def _await_input(self) -> bool:
         """Wait until there is something to read or something ended; True if the lane itself has nothing to say."""
-        ready = self._poll.poll(_milliseconds(self._deadline))
+        deadline = self._deadline
+        ready = self._poll.poll(None if deadline is None else _milliseconds(deadline))
         if not ready:
             raise TimeoutError("nothing came from the worker before the deadline")
-        return all(fd != self._fd for fd, _ in ready)
+        return ready[0][0] != self._fd and all(fd != self._fd for fd, _ in ready)
 
-    def _send_some(self, parts: list[memoryview], deadline: float | None) -> int:
+    def _send_some(self, parts: Sequence[Bytes], deadline: float | None) -> int:
         while True:
             try:
                 return self.sock.sendmsg(parts)

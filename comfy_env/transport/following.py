@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from comfy_env.errors import DecodeRefused, EncodeRefused, ReferenceLost
-from comfy_env.transport.answers import Answer
 from comfy_env.transport.codec import HostCodec
 from comfy_env.values import Progress
 from comfy_env.worker.wire.frames import Frame
 from comfy_env.worker.wire.kinds import Kind
 
 _log = logging.getLogger("comfy_env")
-_ENDS = frozenset({Kind.REPLY, Kind.RAISED, Kind.INTERRUPTED, Kind.REFUSED})
+ENDS = frozenset({Kind.REPLY, Kind.RAISED, Kind.INTERRUPTED, Kind.REFUSED})
 
 
 class Talk(Protocol):
@@ -40,15 +39,15 @@ class Following:
         self._callbacks = callbacks
         self._to_raise: BaseException | None = None
 
-    def run(self, deadline: float | None) -> Answer:
-        frame = self._talk.next_frame(self._request, deadline)
-        while frame.kind not in _ENDS:
+    def run(self, frame: Frame, deadline: float | None) -> Frame:
+        """Serve this frame and all that follow; return the one that ends the call."""
+        while frame.kind not in ENDS:
             self._alive()
             self._serve(frame)
             frame = self._talk.next_frame(self._request, deadline)
         if self._to_raise is not None:
             raise self._to_raise
-        return Answer.read(frame.kind, self._talk.codec.decode(frame.payload, frame.buffers))
+        return frame
 
     def _serve(self, frame: Frame) -> None:
         if frame.kind == Kind.CALLBACK:

@@ -1,8 +1,7 @@
-"""The conversation on a worker's lanes: any thread may take part, and whoever waits reads for all.
+"""The conversation on a worker's lanes: one call, and commands from any thread beside it.
 
-There is no reader thread. A thread that waits for an answer reads the lane itself if nobody does; what it reads for
-others it leaves in their boxes. So a call costs no thread hop, and while its thread runs one of the worker's callbacks
-another thread, or that callback itself, can give the same worker a command and read the answer.
+While a call's thread runs one of the worker's callbacks, the worker waits for the answer and serves commands: another
+thread, or the callback itself, can give it one.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import contextlib
 import itertools
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from comfy_env.errors import ComfyEnvError, DecodeRefused, FrameDamaged, LaneBusy, LaneLost
 from comfy_env.transport.answers import Answer
 from comfy_env.transport.codec import HostCodec
-from comfy_env.transport.following import Following
+from comfy_env.transport.following import ENDS, Following
+from comfy_env.transport.mailbox import Mailbox, seconds_until
 from comfy_env.values import Lanes, NodeContext, Process, Progress
 from comfy_env.worker.wire.frames import Frame
 from comfy_env.worker.wire.kinds import Kind
@@ -33,7 +32,7 @@ class Session:
 
     def __init__(self, lanes: Lanes, codec: HostCodec, process: Process) -> None:
         self.codec = codec
-        self.late = 0
+        self._late_aside = 0
         self.held: int | None = None
         self._lanes = lanes
         self._main = lanes.main
@@ -41,14 +40,17 @@ class Session:
         handle = process.exit_handle()
         self._also = () if handle is None else (handle,)
         self._numbers = itertools.count(_OWN)
-        self._boxes: dict[int, deque[Frame]] = {}
-        self._news = threading.Condition(threading.Lock())   # guards boxes, reading, lost
-        self._reading = False
-        self._lost: Exception | None = None
-        self._turn = threading.Condition(threading.Lock())   # guards who may write what: running, in_callback
+        self._mail = Mailbox(lanes.main, self._also, codec.generation, self._lost_error)
+        self._turn_lock = threading.Lock()   # guards who may write what: running, in_callback
+        self._turn = threading.Condition(self._turn_lock)
+        self._waiting = 0
         self._running: int | None = None
         self._in_callback = False
         self._side_lock = threading.Lock()
+
+    @property
+    def late(self) -> int:
+        return self._mail.late + self._late_aside
 
     # ---- calls
 
@@ -70,25 +72,35 @@ class Session:
         gone. What ``on_progress`` raises interrupts the call and is raised once that has ended.
         """
         payload, buffers = self.codec.encode(_with_plain_node(message), message=True)
-        with self._as_the_call(request):
+        self._begin(request)
+        try:
             self._send(Frame(Kind.CALL, request, generation, payload, buffers), deadline)
             del payload, buffers   # nothing of the arguments is kept while the call runs
-            answer = Following(self, request, alive, on_progress, callbacks or {}).run(deadline)
+            frame = self._mail.next(request, deadline)
+            if frame.kind not in ENDS:
+                frame = Following(self, request, alive, on_progress, callbacks or {}).run(frame, deadline)
+        finally:
+            self._end(request)
+        answer = Answer.read(frame.kind, self.codec.decode(frame.payload, frame.buffers))
         self._note_held(answer.held)
         return answer
 
-    @contextlib.contextmanager
-    def _as_the_call(self, request: int) -> Iterator[None]:
-        with self._turn:
+    def next_frame(self, request: int, deadline: float | None) -> Frame:
+        """Return the next frame of a request that runs."""
+        return self._mail.next(request, deadline)
+
+    def _begin(self, request: int) -> None:
+        with self._turn_lock:
             if self._running is not None:
                 raise LaneBusy("another call runs in this worker", **self._facts())
             self._running = request
-        try:
-            with self._box(request):
-                yield
-        finally:
-            with self._turn:
-                self._running = None
+            self._mail.open(request)
+
+    def _end(self, request: int) -> None:
+        with self._turn_lock:
+            self._mail.close(request)
+            self._running = None
+            if self._waiting:
                 self._turn.notify_all()
 
     # ---- commands
@@ -101,11 +113,14 @@ class Session:
         """
         payload, buffers = self.codec.encode(message, message=True)
         request = next(self._numbers)
-        with self._box(request):
-            with self._turn:
+        self._mail.open(request)
+        try:
+            with self._turn_lock:
                 self._await_turn(deadline)
                 self._send(Frame(kind, request, self.codec.generation, payload, buffers), deadline)
-            frame = self.next_frame(request, deadline)
+            frame = self._mail.next(request, deadline)
+        finally:
+            self._mail.close(request)
         answer = self.codec.decode(frame.payload, frame.buffers)
         if frame.kind == Kind.REFUSED:
             raise DecodeRefused(f"the worker refused a {kind.name}: {answer.get('text', '')}", **self._facts())
@@ -113,21 +128,24 @@ class Session:
         return answer
 
     def _await_turn(self, deadline: float | None) -> None:
-        while self._running is not None and not self._in_callback:
-            if self._lost is not None:
-                return
-            if not self._turn.wait(_seconds(deadline)):
+        while self._running is not None and not self._in_callback and self._mail.lost is None:
+            self._waiting += 1
+            try:
+                told = self._turn.wait(seconds_until(deadline))
+            finally:
+                self._waiting -= 1
+            if not told:
                 raise LaneBusy("a call runs in this worker and did not end before the command's limit", **self._facts())
 
     def begin_callback(self) -> None:
         """Let commands go ahead from now on: the worker waits for an answer and serves them."""
-        with self._turn:
+        with self._turn_lock:
             self._in_callback = True
             self._turn.notify_all()
 
     def end_callback(self, answer: Frame) -> None:
         """Send a callback's answer; every command that went ahead is on the lane before it."""
-        with self._turn:
+        with self._turn_lock:
             self._in_callback = False
             self._send(answer, None)
 
@@ -137,7 +155,7 @@ class Session:
         """Ask something on the side lane and return the answer's message; TimeoutError at the deadline."""
         payload, buffers = self.codec.encode(message, message=True)
         request = next(self._numbers)
-        seconds = _seconds(deadline)
+        seconds = seconds_until(deadline)
         if not self._side_lock.acquire(timeout=-1 if seconds is None else seconds):
             raise TimeoutError("another question on the side lane was not answered in time")
         try:
@@ -146,7 +164,7 @@ class Session:
                 frame = self._lanes.side.receive(deadline, self._also)
                 if frame.request == request:
                     return self.codec.decode(frame.payload, frame.buffers)
-                self.late += 1
+                self._late_aside += 1
         finally:
             self._side_lock.release()
 
@@ -167,73 +185,9 @@ class Session:
         self._lose(LaneLost("the lanes were closed"))
         self._lanes.close()
 
-    # ---- reading: one for all
-
-    @contextlib.contextmanager
-    def _box(self, request: int) -> Iterator[None]:
-        with self._news:
-            self._boxes[request] = deque()
-        try:
-            yield
-        finally:
-            with self._news:
-                del self._boxes[request]
-
-    def next_frame(self, request: int, deadline: float | None) -> Frame:
-        """Return the next frame for a request, reading the lane if no other thread does."""
-        box = self._boxes[request]
-        while True:
-            with self._news:
-                if box:
-                    return box.popleft()
-                if self._lost is not None:
-                    raise self._lost_error(self._lost)
-                if self._reading:
-                    if not self._news.wait(_seconds(deadline)):
-                        raise TimeoutError("the worker did not answer before the deadline")
-                    continue
-                self._reading = True
-            frame = self._read_for(request, deadline)
-            if frame is not None:
-                return frame
-
-    def _read_for(self, request: int, deadline: float | None) -> Frame | None:
-        """Read one frame as the one who reads for all; return it if it is this request's."""
-        try:
-            frame = self._main.receive(deadline, self._also)
-        except (LaneLost, FrameDamaged) as error:
-            self._lose(error)
-            raise self._lost_error(error) from error
-        except BaseException:   # a deadline or an interrupt of this thread: another one may read now
-            with self._news:
-                self._reading = False
-                self._news.notify_all()
-            raise
-        with self._news:
-            self._reading = False
-            mine = self._deliver(frame, request)
-            if len(self._boxes) > 1:
-                self._news.notify_all()
-        return frame if mine else None
-
-    def _deliver(self, frame: Frame, request: int) -> bool:
-        """Tell whether a frame is for this request; leave it in its box otherwise, or count it as late."""
-        if frame.generation == self.codec.generation:
-            if frame.request == request:
-                return True
-            box = self._boxes.get(frame.request)
-            if box is not None:
-                box.append(frame)
-                return False
-        self.late += 1
-        return False
-
     def _lose(self, error: Exception) -> None:
-        with self._news:
-            self._lost = self._lost or error
-            self._reading = False
-            self._news.notify_all()
-        with self._turn:
+        self._mail.lose(error)
+        with self._turn_lock:
             self._turn.notify_all()
 
     def _lost_error(self, error: Exception) -> ComfyEnvError:
@@ -249,8 +203,8 @@ class Session:
 
     def _send(self, frame: Frame, deadline: float | None) -> None:
         """Send a frame, and before it what the host let go of."""
-        if self._lost is not None:
-            raise self._lost_error(self._lost)
+        if self._mail.lost is not None:
+            raise self._lost_error(self._mail.lost)
         drops = self.codec.take_drops()
         try:
             if drops:
@@ -283,7 +237,3 @@ _BEGINNING = threading.Lock()
 def _with_plain_node(message: Mapping[str, Any]) -> Mapping[str, Any]:
     node = message.get("node")
     return {**message, "node": asdict(node)} if isinstance(node, NodeContext) else message
-
-
-def _seconds(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())

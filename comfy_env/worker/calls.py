@@ -50,7 +50,7 @@ def find(target: str) -> Callable[..., Any]:
     """Return what "module:qualified.name" names, importing the module if need be."""
     module_name, _, qualname = target.partition(":")
     module = sys.modules.get(module_name)
-    if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):
+    if module is None:
         module = importlib.import_module(module_name)
     found: Any = module
     for part in qualname.split("."):

@@ -26,7 +26,7 @@ class Interrupts:
         self._lock = threading.Lock()
         self._request: Optional[int] = None
         self._armed = False
-        self._early = None   # type: Optional[int]
+        self._early: Optional[int] = None
         self.wanted = False
 
     def begin(self, request: int) -> None:
@@ -74,7 +74,7 @@ class SignalInterrupts(Interrupts):
 
     def __init__(self) -> None:
         number = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
-        thread = threading.main_thread().ident
+        thread = threading.main_thread().ident or 0
         super().__init__(strike=lambda: signal.pthread_kill(thread, number), take_back=_nothing)
         signal.signal(number, self._on_signal)
 

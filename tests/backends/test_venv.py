@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,19 +195,17 @@ def test_each_environment_is_built_and_judged_alone(backend, plan, wheelhouse):
 @pytest.mark.parametrize("uv", ["", "off"])
 def test_a_package_without_a_wheel_fails_and_says_how_to_allow_it(settings, plan, wheelhouse, uv):
     """Field case B17."""
-    import tarfile
-
-    source = wheelhouse / "only_source-1.0"
+    source, ran = wheelhouse / "only_source-1.0", wheelhouse / "it-ran"
     source.mkdir()
     (source / "setup.py").write_text(
-        "open('/tmp/must-not-run', 'w'); from setuptools import setup; setup(name='only-source', version='1.0')"
+        f"open({str(ran)!r}, 'w'); from setuptools import setup; setup(name='only-source', version='1.0')"
     )
     with tarfile.open(wheelhouse / "only_source-1.0.tar.gz", "w:gz") as out:
         out.add(source, "only_source-1.0")
     with pytest.raises(BuildFailed) as caught:
         VenvBackend(replace(settings, uv=uv)).comfy_env_build(replace(plan, dependencies=("only-source",)), silent)
     said = str(caught.value)
-    assert "only" in said and "allow-source-builds" in said
+    assert "only" in said and "allow-source-builds" in said and not ran.exists()
 
 
 @pytest.mark.parametrize("uv", ["", "off"])

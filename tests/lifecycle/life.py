@@ -5,8 +5,9 @@ from __future__ import annotations
 from comfy_env.lifecycle import effects as f
 from comfy_env.lifecycle import events as e
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
-from comfy_env.lifecycle.invariants import Memory, Moment, violations
+from comfy_env.lifecycle.invariants import violations
 from comfy_env.lifecycle.machine import new_env, next_due, step
+from comfy_env.lifecycle.memory import Memory, Moment
 from comfy_env.lifecycle.record import State
 from comfy_env.lifecycle.story import lines_text
 from comfy_env.settings import Settings

@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from comfy_env.lifecycle import events as e
 from comfy_env.lifecycle.deaths import Reason
-from comfy_env.lifecycle.invariants import Memory, Moment, violations
+from comfy_env.lifecycle.invariants import violations
 from comfy_env.lifecycle.machine import new_env, next_due, step
+from comfy_env.lifecycle.memory import Memory, Moment
 from comfy_env.lifecycle.story import MOST_IMPORTANT, MOST_ORDINARY, lines_text
 from comfy_env.testing.lifecycle_world import LIMITS, Scenario, World, moves, obliged, old_news
 from comfy_env.values import Want
@@ -52,11 +53,19 @@ class Histories(RuleBasedStateMachine):
         self.memory = self.memory.after(moment)
         self.world = obliged(self.world if world is None else world, wanted)
 
-    @rule(choice=st.integers(0, 10**6))
-    def the_world_goes_on(self, choice):
-        nexts = list(moves(self.scenario, self.env, self.world))
-        move = nexts[choice % len(nexts)]
-        self.post(move.event, move.world)
+    @rule(choices=st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
+    def the_world_goes_on(self, choices):
+        for choice in choices:
+            nexts = list(moves(self.scenario, self.env, self.world))
+            move = nexts[choice % len(nexts)]
+            self.post(move.event, move.world)
+
+    @rule(steps=st.integers(1, 12), calls=st.integers(0, 3))
+    def all_goes_well(self, steps, calls):
+        calm = replace(self.scenario, calls=self.world.asked + calls, deaths=0, births_fail=False, askers_leave=False, wont_die=False)
+        for _ in range(steps):
+            move = next(moves(calm, self.env, self.world))
+            self.post(move.event, move.world)
 
     @rule(seconds=st.floats(0, 120))
     def time_passes(self, seconds):
@@ -95,5 +104,5 @@ class Histories(RuleBasedStateMachine):
         assert len(self.env.ledger.story.lines) <= MOST_IMPORTANT + MOST_ORDINARY
 
 
-Histories.TestCase.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)
+Histories.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 TestHistories = Histories.TestCase

@@ -54,6 +54,20 @@ def test_a_failed_node_runs_again_and_what_is_there_is_kept(runner, pool):
     assert [report.row(node).generation for node in "12"] == [1, 2]
 
 
+def test_forget_makes_new_instances(runner, pool):
+    flow = workflow(n1=("Count", {"value": 0}), n2=("Show", {"value": ["1", 0]}))
+    counts = []
+    for _ in range(2):
+        counts.append(runner.run(flow).outputs["1"])
+        runner.forget()
+    assert counts == [[[1]], [[1]]]
+
+
+def test_forget_starts_no_worker(runner, pool):
+    runner.forget()
+    assert pool.calls == []
+
+
 WATCHFUL = '''
 STATE = {"value": "first", "asked": []}
 

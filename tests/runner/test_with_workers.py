@@ -46,7 +46,8 @@ class Climb:
 
 @pytest.fixture
 def pool(tmp_path):
-    with WorkerPool(Settings(runtime_folder=tmp_path / "run", log_folder=tmp_path / "logs", envs_folder=tmp_path / "envs", birth=20.0)) as pool:
+    folders = {f"{name}_folder": tmp_path / name for name in ("runtime", "log", "envs")}
+    with WorkerPool(Settings(**folders, birth=20.0)) as pool:
         yield pool
 
 

@@ -91,6 +91,7 @@ class Started:
     stages: list[str] = field(default_factory=list)
     lanes: Lanes | None = None
     numbers: int = 0
+    output: Callable[[], bytes] = bytes
 
     @property
     def session(self) -> Session:
@@ -133,7 +134,7 @@ def started(python: str = sys.executable, argv: list[str] | None = None, documen
         endpoint.write_boot({**boot_document(launch, endpoint), **(document or {})})
         process = spawn(argv or [*launch.argv, "--boot", str(endpoint.boot_fd)], endpoint.child_fds, stderr=output, stdout=output)
         endpoint.child_started()
-        worker = Started(process, launch, endpoint, stages)
+        worker = Started(process, launch, endpoint, stages, output=lambda: os.pread(output.fileno(), 1 << 20, 0))
         try:
             yield worker
         finally:

@@ -16,14 +16,14 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple, Union
+from typing import NamedTuple, Optional, Union
 
 from .faults import FrameBroken
 
 MAGIC = b"CEnv"
 VERSION = 1
 HEAD = struct.Struct("<4sBBHIQIII")
-_SUMMED = HEAD.size - 4
+_SUMMED = struct.Struct("<4sBBHIQII")   # all of it but the checksum
 
 PAYLOAD_LIMIT = 64 * 1024 * 1024
 BUFFER_LIMIT = 1 << 40
@@ -51,10 +51,10 @@ class Head(NamedTuple):
     flags: int
     generation: int
     request: int
-    payload: int
-    count: int
+    size: int     # of the payload
+    buffers: int
     crc: int
-    start: int   # checksum of the header itself
+    start: int    # checksum of the header itself
 
 
 def pack(frame: Frame) -> tuple[bytes, Bytes, Sequence[memoryview]]:
@@ -64,40 +64,59 @@ def pack(frame: Frame) -> tuple[bytes, Bytes, Sequence[memoryview]]:
     if len(payload) > PAYLOAD_LIMIT:
         flags, buffers, payload = PAYLOAD_IN_BUFFER, [memoryview(payload), *buffers], b""
     count = len(buffers)
-    head = HEAD.pack(MAGIC, VERSION, kind, flags, generation, request, len(payload), count, 0)[:_SUMMED]
+    head = _SUMMED.pack(MAGIC, VERSION, kind, flags, generation, request, len(payload), count)
     table = struct.pack(f"<{count}Q", *[b.nbytes for b in buffers]) if count else b""
-    crc = zlib.crc32(payload, zlib.crc32(table, zlib.crc32(head)))
+    crc = zlib.crc32(payload, zlib.crc32(head + table))
     return head + crc.to_bytes(4, "little") + table, payload, buffers
 
 
-def unpack(head: Bytes, payload_limit: int = PAYLOAD_LIMIT) -> Head:
-    """Check a header and return it; raises FrameBroken on anything a sound sender cannot have written."""
-    magic, version, kind, flags, generation, request, payload, count, crc = HEAD.unpack(head)
+def whole(data: memoryview, start: int, end: int, payload_limit: int) -> Optional[Frame]:
+    """Return the frame at a place of the data if it is the usual kind: small, all there, without buffers."""
+    magic, version, kind, flags, generation, request, size, count, crc = HEAD.unpack_from(data, start)
+    body = start + HEAD.size
+    if magic != MAGIC or version != VERSION or flags or count or size > payload_limit or body + size > end:
+        return None
+    payload = bytes(data[body:body + size])
+    if zlib.crc32(payload, zlib.crc32(data[start:start + _SUMMED.size])) != crc:
+        raise FrameBroken("a frame's checksum is wrong")
+    return Frame(kind, request, generation, payload)
+
+
+def unpack(data: Bytes, payload_limit: int = PAYLOAD_LIMIT) -> Head:
+    """Check the header that data starts with and return it; raises FrameBroken on what a sound sender cannot have written."""
+    magic, version, kind, flags, generation, request, size, count, crc = HEAD.unpack_from(data)
+    if magic != MAGIC or version != VERSION or flags or count or size > payload_limit:
+        _examine(magic, version, flags, size, count, payload_limit)
+    return Head(kind, flags, generation, request, size, count, crc, zlib.crc32(data[:_SUMMED.size]))
+
+
+def _examine(magic: bytes, version: int, flags: int, size: int, count: int, limit: int) -> None:
+    """Refuse an unusual header, or let it pass."""
     if magic != MAGIC:
-        raise FrameBroken(f"a frame starts with {bytes(magic)!r} instead of {MAGIC!r}")
+        raise FrameBroken(f"a frame starts with {magic!r} instead of {MAGIC!r}")
     if version != VERSION:
         raise FrameBroken(f"a frame of version {version} where version {VERSION} is spoken")
     if flags & ~_KNOWN_FLAGS:
         raise FrameBroken(f"a frame with unknown flags {flags:#x}")
-    if payload > payload_limit:
-        raise FrameBroken(f"a frame claims a payload of {payload} bytes; the limit is {payload_limit}")
-    if count > COUNT_LIMIT or (count and payload_limit < PAYLOAD_LIMIT):
-        raise FrameBroken(f"a frame claims {count} buffers; the limit is {COUNT_LIMIT if payload_limit == PAYLOAD_LIMIT else 0}")
+    if size > limit:
+        raise FrameBroken(f"a frame claims a payload of {size} bytes; the limit is {limit}")
+    most = COUNT_LIMIT if limit >= PAYLOAD_LIMIT else 0
+    if count > most:
+        raise FrameBroken(f"a frame claims {count} buffers; the limit is {most}")
     if flags & PAYLOAD_IN_BUFFER and not count:
         raise FrameBroken("a frame claims that its payload is a buffer and has none")
-    return Head(kind, flags, generation, request, payload, count, crc, zlib.crc32(head[:_SUMMED]))
 
 
 def check(head: Head, body: Bytes) -> tuple[tuple[int, ...], Bytes]:
     """Return the buffer lengths and the payload of a body (table and payload) whose checksum is right."""
     if zlib.crc32(body, head.start) != head.crc:
         raise FrameBroken("a frame's checksum is wrong")
-    if not head.count:
+    if not head.buffers:
         return (), body
-    lengths = struct.unpack_from(f"<{head.count}Q", body)
+    lengths = struct.unpack_from(f"<{head.buffers}Q", body)
     if max(lengths) > BUFFER_LIMIT:
         raise FrameBroken(f"a frame claims a buffer of {max(lengths)} bytes; the limit is {BUFFER_LIMIT}")
-    return lengths, body[8 * head.count:]
+    return lengths, body[8 * head.buffers:]
 
 
 def finish(head: Head, payload: Bytes, buffers: list[memoryview]) -> Frame:

@@ -10,7 +10,7 @@ import hmac
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, Union
 
 from .faults import DecodeFault
 
@@ -52,7 +52,7 @@ def hello(**more: Any) -> bytes:
     return json.dumps({**facts, **more}).encode()
 
 
-def read_json(payload: bytes) -> dict[str, Any]:
+def read_json(payload: Union[bytes, bytearray, memoryview]) -> dict[str, Any]:
     """Return a payload that must be a JSON object."""
     try:
         told = json.loads(bytes(payload))

@@ -31,6 +31,7 @@ class Sealed:
     """A callable that cannot be changed."""
 
     __slots__ = ("_call",)
+    _call: Callable[..., Any]
 
     def __init__(self, call: Callable[..., Any]) -> None:
         object.__setattr__(self, "_call", call)

@@ -10,7 +10,7 @@ from typing import Optional
 
 from . import blocks
 from .faults import FrameBroken, LaneEnd
-from .frames import HEAD, PAYLOAD_LIMIT, Bytes, Frame, Head, check, finish, pack, unpack
+from .frames import HEAD, PAYLOAD_LIMIT, Bytes, Frame, Head, check, finish, pack, unpack, whole
 
 _BUFFER = 64 * 1024
 _JOIN = 16 * 1024     # head and payload up to this size are written by one plain send
@@ -57,13 +57,15 @@ class FrameStream:
         """Write a frame whole; raises LaneEnd when the other end is gone. ``deadline`` is for ends that wait with one."""
         head, payload, buffers = pack(frame)
         with self._mutex:
-            if not buffers and len(payload) <= _JOIN:
-                self._write([head + payload], deadline)
-            else:
+            if buffers or len(payload) > _JOIN:
                 self._write([head, payload, *buffers], deadline)
+                return
+            data = head + payload
+            sent = self._send_some([data], deadline)
+            if sent < len(data):
+                self._write([memoryview(data)[sent:]], deadline, begun=True)
 
-    def _write(self, parts: Sequence[Bytes], deadline: Optional[float]) -> None:
-        begun = False
+    def _write(self, parts: Sequence[Bytes], deadline: Optional[float], begun: bool = False) -> None:
         queue = [memoryview(p).cast("B") for p in parts if len(p)]
         try:
             while queue:
@@ -75,7 +77,7 @@ class FrameStream:
                 self.close()
             raise
 
-    def _send_some(self, parts: list[memoryview], deadline: Optional[float]) -> int:
+    def _send_some(self, parts: Sequence[Bytes], deadline: Optional[float]) -> int:
         """Write some of the parts, waiting until that is possible, and return how many bytes went out."""
         try:
             return self.sock.sendmsg(parts)
@@ -98,13 +100,13 @@ class FrameStream:
             start = self._start + HEAD.size
             if self._end < start:
                 return None
+            frame = whole(self._buffer, self._start, self._end, self.payload_limit)
+            if frame is not None:
+                self._start = start + len(frame.payload)
+                return frame
             head = unpack(self._buffer[self._start:start], self.payload_limit)
             self._start = start
-            stop = start + head.payload
-            if not head.count and stop <= self._end:
-                self._start = stop
-                return finish(head, check(head, bytes(self._buffer[start:stop]))[1], [])
-            self._arriving = _Arriving(head, head.payload + 8 * head.count)
+            self._arriving = _Arriving(head, head.size + 8 * head.buffers)
         return self._go_on(self._arriving)
 
     def _go_on(self, arriving: _Arriving) -> Optional[Frame]:
@@ -130,10 +132,13 @@ class FrameStream:
         if self._arriving is not None:
             _drop(self._arriving.targets, self._read(self._arriving.targets[0]))
             return
-        left = self._end - self._start   # less than a head
-        if self._start:
-            if left:
-                self._buffer[:left] = bytes(self._buffer[self._start:self._end])
+        left = self._end - self._start
+        if not left:
+            self._start = self._end = 0   # before the read: it may be interrupted
+            self._end = self._read(self._buffer)
+            return
+        if self._start:   # less than a head is left
+            self._buffer[:left] = bytes(self._buffer[self._start:self._end])
             self._start, self._end = 0, left
         self._end += self._read(self._buffer[left:])
 

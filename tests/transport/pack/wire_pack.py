@@ -5,6 +5,8 @@ import ctypes
 import dataclasses
 import enum
 import os
+import stat
+import subprocess
 import sys
 import time
 
@@ -172,7 +174,37 @@ def numpy_double(array):
 
 
 def open_descriptors():
-    return sorted(int(fd) for fd in os.listdir("/proc/self/fd"))
+    """Return which descriptors are open, and which of them a program started from here would get."""
+    numbers = list(_open_numbers())
+    return numbers, [fd for fd in numbers if os.get_inheritable(fd)]
+
+
+def _open_numbers():
+    for fd in range(256):
+        try:
+            os.fstat(fd)
+        except OSError:
+            continue
+        yield fd
+
+
+def sockets_of_a_child():
+    """Return how many sockets this process has, and how many a forked child of it."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.write(write, str(_sockets()).encode())
+        os._exit(0)
+    mine = _sockets()
+    return mine, int(os.read(read, 10)), os.wait()[1]
+
+
+def _sockets():
+    return sum(stat.S_ISSOCK(os.fstat(fd).st_mode) for fd in _open_numbers())
+
+
+def grandchild():
+    """Start a process that would live on, and return its number."""
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid
 
 
 def fork_and_hold(seconds):

@@ -1,0 +1,111 @@
+"""Who reads a lane: no thread of its own, but whoever waits for something reads for all.
+
+A thread that waits for frames of its request reads the lane itself if nobody does; what it reads for others it leaves
+in their boxes. So a call costs no thread hop, and several threads can wait on one lane.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from comfy_env.errors import FrameDamaged, LaneLost
+from comfy_env.values import Lane
+from comfy_env.worker.wire.frames import Frame
+
+
+class Mailbox:
+    """The boxes of one lane, by request. ``late`` counts frames that answer nobody any more."""
+
+    def __init__(self, lane: Lane, also: tuple[int, ...], generation: int, explain: Callable[[Exception], Exception]) -> None:
+        self.late = 0
+        self.lost: Exception | None = None
+        self._lane = lane
+        self._also = also
+        self._generation = generation
+        self._explain = explain
+        self._boxes: dict[int, deque[Frame]] = {}
+        self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
+        self._followers = 0
+        self._reading = False
+
+    def open(self, request: int) -> None:
+        """Make a box for a request: its frames are kept from now on."""
+        self._boxes[request] = deque()
+
+    def close(self, request: int) -> None:
+        """Remove a request's box: what still comes for it is late."""
+        self._boxes.pop(request, None)
+
+    def next(self, request: int, deadline: float | None) -> Frame:
+        """Return the next frame for a request; TimeoutError at the deadline, LaneLost or FrameDamaged when the lane is gone."""
+        box = self._boxes[request]
+        while True:
+            with self._lock:
+                if box:
+                    return box.popleft()
+                if self.lost is not None:
+                    raise self._explain(self.lost)
+                if self._reading:
+                    self._follow(box, deadline)
+                    continue
+                self._reading = True
+            frame = self._read(request, deadline)
+            if frame is not None:
+                return frame
+
+    def lose(self, error: Exception) -> None:
+        """The lane is gone: everybody who waits hears of it."""
+        with self._lock:
+            self.lost = self.lost or error
+            self._reading = False
+            self._news.notify_all()
+
+    def _follow(self, box: deque[Frame], deadline: float | None) -> None:
+        """Wait while another thread reads."""
+        self._followers += 1
+        try:
+            told = self._news.wait(seconds_until(deadline))
+        finally:
+            self._followers -= 1
+        if not told and not box and self._reading:
+            raise TimeoutError("the worker did not answer before the deadline")
+
+    def _read(self, request: int, deadline: float | None) -> Frame | None:
+        """Read one frame as the one who reads for all; return it if it is this request's."""
+        try:
+            frame = self._lane.receive(deadline, self._also)
+        except (LaneLost, FrameDamaged) as error:
+            self.lose(error)
+            raise self._explain(error) from error
+        except BaseException:   # a deadline or an interrupt of this thread: another one may read now
+            with self._lock:
+                self._pass_on()
+            raise
+        with self._lock:
+            self._pass_on()
+            return frame if self._deliver(frame, request) else None
+
+    def _pass_on(self) -> None:
+        self._reading = False
+        if self._followers:
+            self._news.notify_all()
+
+    def _deliver(self, frame: Frame, request: int) -> bool:
+        """Tell whether a frame is for this request; leave it in its box otherwise, or count it as late."""
+        if frame.generation == self._generation:
+            if frame.request == request:
+                return True
+            box = self._boxes.get(frame.request)
+            if box is not None:
+                box.append(frame)
+                return False
+        self.late += 1
+        return False
+
+
+def seconds_until(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
