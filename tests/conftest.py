@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import gc
 import os
 import secrets
@@ -220,22 +221,22 @@ def interpreters() -> dict[str, Path]:
 
 def _candidates(version: str) -> Iterator[Path]:
     for root in _pyenv_roots():
-        yield from sorted(root.glob(f"versions/{version}.*/bin/python{version}"))
+        yield from sorted(root.glob(f"versions/{version}.*/bin/python{version}"), reverse=True)
     for folder in os.get_exec_path():
         path = Path(folder, f"python{version}")
         if path.exists():
             yield path
 
 
-def _pyenv_roots() -> Iterator[Path]:
-    """Where pyenv says its versions are, and where it lies itself: with another HOME it says the wrong place."""
+@functools.cache
+def _pyenv_roots() -> tuple[Path, ...]:
+    """Where pyenv lies, and where it says its versions are: with another HOME it names the wrong place."""
     pyenv = shutil.which("pyenv")
     if pyenv is None:
-        return
+        return ()
     answer = subprocess.run([pyenv, "root"], capture_output=True, text=True, timeout=20, check=False)
-    if answer.returncode == 0 and answer.stdout.strip():
-        yield Path(answer.stdout.strip())
-    yield Path(pyenv).resolve().parents[1]
+    told = (Path(answer.stdout.strip()),) if answer.returncode == 0 and answer.stdout.strip() else ()
+    return (Path(pyenv).resolve().parents[1], *told)
 
 
 def _runs_as(path: Path, version: str) -> bool:

@@ -20,7 +20,9 @@ def main(argv: Sequence[str] | None = None, screen: Screen | None = None) -> int
         screen = Screen(as_json=options.json)
     logging.basicConfig(level=logging.DEBUG if options.verbose else logging.WARNING, format="%(name)s: %(message)s", stream=screen.err)
     try:
-        return int(options.act(options, screen))
+        code = int(options.act(options, screen))
+        screen.out.flush()  # here, where a reader that left is met, and not at the interpreter's end
+        return code
     except BrokenPipeError:
         _leave_the_pipe()
         return int(Exit.DONE)

@@ -40,9 +40,7 @@ def exited_closing(env: Env, event: Exit, now: float) -> Step:
 
 
 def exited_wedged(env: Env, event: ProcessExited, now: float) -> Step:
-    """Go on with a wedged worker that ended after all; a process of its own may have left others behind."""
-    if not env.killable:
-        return rest(env, now)
+    """Go on with a wedged worker that ended after all: what it left behind is ended and its handles are given back."""
     row, reason = env.row, env.row.ending or Reason.ASKED
     nxt = with_row(env, state=State.CLOSING, closing=Closing.TREE, status=event.status, due=now + BACK_STOP * env.limits.kill)
     return nxt, (Kill(row.generation, reason, False),)

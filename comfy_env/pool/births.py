@@ -43,7 +43,7 @@ def spawn(house: House, seat: Seat, generation: int) -> None:
             discard(worker)
         seat.post(events.SpawnFailed(generation, outcome_of(error)))
         return
-    news = events.Spawned(generation, worker.process.pid)
+    news = events.Spawned(generation, worker.process.pid, seat.plan.device)
     kept = seat.post_if(
         lambda env: env.row.generation == generation and env.row.state is State.SPAWNING,
         news,
@@ -126,7 +126,8 @@ def open_lanes(seat: Seat, generation: int) -> None:
     try:
         lanes = worker.relay.transport(worker.process, worker.launch)
     except Exception as error:  # a birth's failure, by name
-        seat.post(events.LanesFailed(generation, outcome_of(error)))
+        status = worker.process.exit_status() if isinstance(error, errors.DiedBeforeJoining) else None
+        seat.post(events.ProcessExited(generation, status) if status else events.LanesFailed(generation, outcome_of(error)))
         return
     worker.lanes, worker.session = lanes, session_of(lanes, worker.process)
     worker.python = str(lanes.hello.get("python", ""))

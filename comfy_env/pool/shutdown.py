@@ -42,8 +42,9 @@ class Exit:
 def shut_down(seats: Iterable[Seat], settings: Settings) -> None:
     """Ask every worker to end, all at once, and wait until each is gone or known to be wedged."""
     seats = list(seats)
+    now = max((seat.clock() for seat in seats), default=0.0)
     for seat in seats:
-        seat.post(events.ShutdownWanted())
+        seat.post(events.ShutdownWanted(now + seat.env.limits.shutdown))
     until = time.monotonic() + settings.shutdown + 2 * settings.kill + 1
     for seat in seats:
         gone = seat.wait_for(lambda env: not has_process(env) or env.row.state is State.WEDGED, until - time.monotonic())

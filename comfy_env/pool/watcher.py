@@ -71,11 +71,15 @@ class Watcher:
             self._unregister(worker)
             done.set()
 
-        if self._thread is None or threading.current_thread() is self._thread:
+        with self._lock:
+            registered, worker.watched = worker.watched, True  # one that still waits to be registered is not, then
+        if self._stopping or not registered:
+            return
+        if threading.current_thread() is self._thread:
             unregister()
             return
         self._do(unregister)
-        while self._thread.is_alive() and not done.wait(0.5):
+        while self._thread is not None and self._thread.is_alive() and not done.wait(0.5):
             log.debug("waiting for the watcher")
 
     def wake_by(self, due: float) -> None:
@@ -113,9 +117,10 @@ class Watcher:
 
     def _register(self, seat: Seat, worker: Worker) -> None:
         process = worker.process
-        if process is None or worker.watched:
-            return
-        worker.watched = True
+        with self._lock:
+            if process is None or worker.watched:
+                return
+            worker.watched = True
         handle = process.exit_handle()
         if handle is not None:
             self._selector.register(handle, selectors.EVENT_READ, Watched(seat, worker, True))
@@ -123,7 +128,6 @@ class Watcher:
             self._selector.register(fd, selectors.EVENT_READ, Watched(seat, worker, False))
 
     def _unregister(self, worker: Worker) -> None:
-        worker.watched = True
         for key in list(self._selector.get_map().values()):
             if key.data is not None and key.data.worker is worker:
                 self._selector.unregister(key.fd)

@@ -80,8 +80,9 @@ class HostSide(Side):
         here, there = sys.implementation.cache_tag, self._hello.get("cache_tag")
         if here != there:
             name = getattr(function, "__qualname__", type(function).__qualname__)
-            raise EncodeFault(function, f"is the callable {name}, which travels by value only between equal Pythons: this is {_python(sys.version)} "
-                              f"({here}), the worker is Python {self._hello.get('python', '?')} ({there})", _by_name(function))
+            mine, other = f"Python {sys.version.split()[0]} ({here})", f"Python {self._hello.get('python', '?')} ({there})"
+            why = f"is the callable {name}, which travels by value only between equal Pythons: this is {mine}, the worker is {other}"
+            raise EncodeFault(function, why, _by_name(function))
         try:
             return closures.dumps(function)
         except Exception as error:  # pickling by value runs the reductions of whatever the callable closes over
@@ -125,10 +126,6 @@ class HostSide(Side):
 
 def _leave(obj: Any, state: Any) -> None:
     """What stands for an object of an unknown class takes no content."""
-
-
-def _python(version: str) -> str:
-    return "Python " + version.split()[0]
 
 
 def _by_name(function: Any) -> str:

@@ -12,6 +12,23 @@ from typing import Any
 from comfy_env.errors import BackendError
 
 
+class Descriptors:
+    """Named descriptors of which each is closed once, whichever threads ask for it."""
+
+    def __init__(self, **descriptors: int) -> None:
+        self._open = descriptors
+
+    def get(self, name: str) -> int | None:
+        return self._open.get(name)
+
+    def close(self, *names: str) -> None:
+        """Close these if they are still open; idempotent. Taking one out is atomic: a number closed twice could be another's."""
+        for name in names:
+            fd = self._open.pop(name, None)
+            if fd is not None:
+                os.close(fd)
+
+
 class SocketEndpoint:
     """Both halves of everything a worker inherits. No descriptor of the host is inheritable by itself.
 
@@ -24,20 +41,22 @@ class SocketEndpoint:
     def __init__(self) -> None:
         self.main, self._main_child = socket.socketpair()
         self.side, self._side_child = socket.socketpair()
-        self._boot_read, self._boot_write = os.pipe()
-        read, self.lifeline_write = os.pipe()
-        self.lifeline_read: int | None = read
+        boot_read, boot_write = os.pipe()
+        lifeline_read, lifeline_write = os.pipe()
+        self._pipes = Descriptors(boot_read=boot_read, boot_write=boot_write, lifeline_read=lifeline_read, lifeline_write=lifeline_write)
         self._arrived = False
         self._taken = False
         self.closed = False
 
     @property
     def child_fds(self) -> tuple[int, ...]:
-        return self.main_fd, self.side_fd, self._boot_read, self._lifeline()
+        pipes = (self._pipes.get("boot_read"), self._pipes.get("lifeline_read"))
+        return self.main_fd, self.side_fd, *(fd for fd in pipes if fd is not None)
 
     @property
     def boot_fd(self) -> int:
-        return self._boot_read
+        fd = self._pipes.get("boot_read")
+        return -1 if fd is None else fd
 
     @property
     def main_fd(self) -> int:
@@ -48,22 +67,29 @@ class SocketEndpoint:
         return self._side_child.fileno()
 
     @property
-    def lifeline_fd(self) -> int:
-        return self._lifeline()
+    def lifeline_fd(self) -> int | None:
+        return self.lifeline_read
 
-    def _lifeline(self) -> int:
-        return -1 if self.lifeline_read is None else self.lifeline_read
+    @property
+    def lifeline_read(self) -> int | None:
+        return self._pipes.get("lifeline_read")
+
+    @property
+    def lifeline_write(self) -> int:
+        fd = self._pipes.get("lifeline_write")
+        return -1 if fd is None else fd
 
     def write_boot(self, document: Mapping[str, Any]) -> None:
         """Put the boot document into the pipe, whole, before the worker exists; raises BackendError if it is too large."""
         data = json.dumps(document).encode()
-        os.set_blocking(self._boot_write, False)
-        try:
-            written = os.write(self._boot_write, data)
-        except BlockingIOError:
-            written = 0
-        _close(self._boot_write)
-        self._boot_write = -1
+        pipe = self._pipes.get("boot_write")
+        if pipe is None:
+            raise BackendError("the boot document is written already, or the endpoint is closed")
+        os.set_blocking(pipe, False)
+        written = 0
+        with contextlib.suppress(BlockingIOError):   # told below
+            written = os.write(pipe, data)
+        self._pipes.close("boot_write")
         if written != len(data):
             raise BackendError(f"the boot document of {len(data)} bytes does not fit a pipe", hint="name fewer import roots")
 
@@ -71,9 +97,7 @@ class SocketEndpoint:
         """Close the worker's half in the host; idempotent."""
         self._main_child.close()
         self._side_child.close()
-        for fd in (self._boot_read, self._boot_write, self._lifeline()):
-            _close(fd)
-        self._boot_read, self._boot_write, self.lifeline_read = -1, -1, None
+        self._pipes.close("boot_read", "boot_write", "lifeline_read")
 
     def arrivals(self) -> list[socket.socket]:
         """Return the connections that came since the last time: here both lanes, once."""
@@ -93,18 +117,12 @@ class SocketEndpoint:
         """Close everything that was not handed over, the lifeline too; idempotent. A `join` that waits ends."""
         self.closed = True
         self.child_started()
-        _close(self.lifeline_write)
-        self.lifeline_write = -1
+        self._pipes.close("lifeline_write")
         if not self._taken:
             for sock in (self.main, self.side):
                 with contextlib.suppress(OSError):  # the worker closed first
                     sock.shutdown(socket.SHUT_RDWR)
                 sock.close()
-
-
-def _close(fd: int) -> None:
-    if fd >= 0:
-        os.close(fd)
 
 
 def open_endpoint() -> SocketEndpoint:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from comfy_env.transport.endpoint import Descriptors
+
 _PEER = struct.Struct("3i")   # pid, uid, gid
 
 
@@ -33,8 +35,8 @@ class ListenerEndpoint:
         self._socket.setblocking(False)
         self._socket.bind(str(self._path))
         self._socket.listen(16)
-        read, self.lifeline_write = os.pipe()
-        self.lifeline_read: int | None = read
+        read, write = os.pipe()
+        self._pipes = Descriptors(lifeline_read=read, lifeline_write=write)
         self.closed = False
 
     @property
@@ -42,8 +44,18 @@ class ListenerEndpoint:
         return str(self._path)
 
     @property
+    def lifeline_read(self) -> int | None:
+        return self._pipes.get("lifeline_read")
+
+    @property
+    def lifeline_write(self) -> int:
+        fd = self._pipes.get("lifeline_write")
+        return -1 if fd is None else fd
+
+    @property
     def child_fds(self) -> tuple[int, ...]:
-        return () if self.lifeline_read is None else (self.lifeline_read,)
+        read = self.lifeline_read
+        return () if read is None else (read,)
 
     @property
     def lifeline_fd(self) -> int | None:
@@ -58,9 +70,7 @@ class ListenerEndpoint:
 
     def child_started(self) -> None:
         """Close the host's copy of the lifeline's read end; idempotent."""
-        if self.lifeline_read is not None:
-            os.close(self.lifeline_read)
-        self.lifeline_read = None
+        self._pipes.close("lifeline_read")
 
     def listening_fd(self) -> int | None:
         return self._socket.fileno()
@@ -86,9 +96,7 @@ class ListenerEndpoint:
         self.closed = True
         self._stop_listening()
         self.child_started()
-        if self.lifeline_write >= 0:
-            os.close(self.lifeline_write)
-        self.lifeline_write = -1
+        self._pipes.close("lifeline_write")
         self.boot_file.unlink(missing_ok=True)
 
     def _stop_listening(self) -> None:

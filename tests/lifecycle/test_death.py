@@ -194,7 +194,8 @@ def test_a_thread_that_cannot_be_killed_wedges_until_it_ends_by_itself():
     ticket = life.want()
     assert "generation 1 still runs in this process" in life.settled[ticket].message
     assert life.settled[ticket].hint == "restart ComfyUI"
-    assert life.news(e.ProcessExited, ExitStatus(code=0)).state is State.COLD
+    assert life.news(e.ProcessExited, ExitStatus(code=0)).kinds() == [f.Kill], "what it left behind is given back"
+    assert life.gone().state is State.COLD
     life.want()
     assert life.effects == (f.Spawn(2),)
 

@@ -39,8 +39,8 @@ def test_a_raised_exception_is_told_with_class_arguments_and_traceback(worker):
 
 
 @pytest.mark.parametrize(("target", "type_name"), [
-    ("wire_pack:unprintable", "wire_pack.unprintable.<locals>.Odd"), ("wire_pack:sys_exit", "SystemExit"), ("wire_pack:recurse", "RecursionError"),
-    ("no_such_module:f", "ModuleNotFoundError"), ("wire_pack:no_such", "AttributeError"),
+    ("wire_pack:unprintable", "wire_pack.unprintable.<locals>.Odd"), ("wire_pack:sys_exit", "SystemExit"),
+    ("wire_pack:recurse", "RecursionError"), ("no_such_module:f", "ModuleNotFoundError"), ("wire_pack:no_such", "AttributeError"),
 ])
 def test_whatever_a_function_raises_ends_its_call_and_not_the_worker(worker, target, type_name):
     answer = worker.call(target)
@@ -49,7 +49,9 @@ def test_whatever_a_function_raises_ends_its_call_and_not_the_worker(worker, tar
     assert worker.value("wire_pack:echo", 1) == 1
 
 
-@pytest.mark.parametrize(("name", "args"), [("make", ("lambda",)), ("make", ("generator",)), ("make", ("file",)), ("nested", (1_000_000,))])
+@pytest.mark.parametrize(("name", "args"), [
+    ("make", ("lambda",)), ("make", ("generator",)), ("make", ("file",)), ("nested", (1_000_000,)),
+])
 def test_a_result_that_cannot_cross_is_a_named_refusal_and_the_lane_goes_on(worker, name, args):
     answer = worker.call(f"wire_pack:{name}", *args)
     assert (answer.kind, answer.refusal) == (Kind.REFUSED, "encode")

@@ -125,7 +125,9 @@ def spawn(argv: list[str], fds: tuple[int, ...], **more: Any) -> PopenProcess:
 
 
 @contextlib.contextmanager
-def started(python: str = sys.executable, argv: list[str] | None = None, document: dict[str, Any] | None = None, **more: Any) -> Iterator[Started]:
+def started(
+    python: str = sys.executable, argv: list[str] | None = None, document: dict[str, Any] | None = None, **more: Any,
+) -> Iterator[Started]:
     """Start a worker (or another program in its place) without joining it; it is ended afterwards."""
     endpoint = open_endpoint()
     stages: list[str] = []

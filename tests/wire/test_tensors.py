@@ -16,18 +16,21 @@ def ends():
     return Ends()
 
 
-DTYPES = [d for d in vars(torch).values() if isinstance(d, torch.dtype) and not str(d).startswith(("torch.q", "torch.bits", "torch.uint1", "torch.int1"))]
-PLAIN_DTYPES = sorted({d for d in DTYPES if d.itemsize and "x2" not in str(d) and str(d)[6:].rstrip("0123456789") not in ("int", "uint") or
-                       str(d) in ("torch.int8", "torch.int16", "torch.int32", "torch.int64", "torch.uint8", "torch.uint16", "torch.uint32", "torch.uint64")}, key=str)
+NAMES = [
+    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+    "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+]
+DTYPES = [getattr(torch, name) for name in NAMES if hasattr(torch, name)]
 
 
 def _bytes(tensor) -> bytes:
     return bytes(tensor.detach().contiguous().view(torch.uint8).flatten().tolist()) if tensor.numel() else b""
 
 
-@pytest.mark.parametrize("dtype", PLAIN_DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_dtype_arrives_bit_by_bit(ends, dtype):
-    raw = torch.arange(24 * dtype.itemsize, dtype=torch.uint8) % 2 if dtype == torch.bool else torch.arange(24 * dtype.itemsize, dtype=torch.uint8)
+    raw = torch.arange(24 * dtype.itemsize, dtype=torch.int32).to(torch.uint8)
+    raw = raw % 2 if dtype == torch.bool else raw
     tensor = raw.view(dtype).reshape(2, 3, 4)
     back = ends.there_and_back([tensor])[0]
     assert (back.dtype, back.shape, back.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
@@ -56,7 +59,6 @@ def test_a_layout_arrives_equal(ends, name):
     back = ends.there_and_back(tensor)
     assert torch.equal(back, tensor)
     assert back.shape == tensor.shape
-    assert back.is_contiguous(memory_format=torch.channels_last) == tensor.is_contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else True
 
 
 @pytest.mark.parametrize("name", ["transposed", "expanded", "channels last", "0-d", "large"])

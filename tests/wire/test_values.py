@@ -204,7 +204,10 @@ def test_depth_beyond_measure_is_refused_at_the_sender_and_the_codec_goes_on(end
     assert ends.there_and_back([1]) == [1]
 
 
-@pytest.mark.parametrize("value", [lambda: 1, (n for n in ()), io.BytesIO(), weakref.ref(Opts)], ids=["lambda", "generator", "file", "weakref"])
+HERE_ONLY = {"lambda": lambda: 1, "generator": (n for n in ()), "file": io.BytesIO(), "weakref": weakref.ref(Opts)}
+
+
+@pytest.mark.parametrize("value", HERE_ONLY.values(), ids=HERE_ONLY)
 def test_what_means_nothing_outside_its_worker_is_refused_there_by_name(ends, value):
     with pytest.raises(EncodeFault, match="only means something in the worker"):
         ends.guest.encode([value])

@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def _python(code: str, **more):
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True, **more)
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True, **more)
 
 
 def _is_gone(pid: int) -> bool:
@@ -162,7 +163,8 @@ def test_a_worker_whose_host_is_gone_before_it_looks_ends_at_once():
         boot, boot_write = os.pipe()
         os.write(boot_write, b'{"main_fd": null, "side_fd": null, "lifeline_fd": %d}' % read)
         os.close(boot_write)
-        program = subprocess.Popen([sys.executable, "-I", "-u", str(WORKER_FOLDER), "--boot", str(boot)], pass_fds=(boot, read), start_new_session=True)
+        command = [sys.executable, "-I", "-u", str(WORKER_FOLDER), "--boot", str(boot)]
+        program = subprocess.Popen(command, pass_fds=(boot, read), start_new_session=True)
         os.close(boot)
         os.close(read)
         assert program.wait(20) == -signal.SIGKILL

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any, Optional
 
 from . import sealed
 from .decoder import Fresh
 from .faults import DecodeFault, EncodeFault
+
+_SIMPLE = re.compile(r"[<>|=][?biufcSUVmMO]\d*(\[\d*[a-zA-Z]+\])?")
 
 Load = Callable[[], Any]
 """Returns numpy, None where it cannot be imported."""
@@ -47,10 +50,10 @@ def dtype_spec(dtype: Any, owner: Any) -> Any:
 
 def make_dtype(numpy: Any, spec: Any) -> Any:
     """Return the dtype of a specification."""
-    if type(spec) is str:
+    if type(spec) is str and _SIMPLE.fullmatch(spec):   # numpy itself would parse expressions in it
         return numpy.dtype(spec)
     if type(spec) is not tuple or not spec:
-        raise DecodeFault("a numpy type is described by something else than words")
+        raise DecodeFault(f"{spec!r:.100} is no numpy type")
     if spec[0] == "sub":
         return numpy.dtype((make_dtype(numpy, spec[1]), spec[2]))
     _, names, formats, offsets, itemsize, aligned = spec
@@ -77,7 +80,7 @@ def write_array(array: Any) -> Any:
 
 def _without_spread(array: Any) -> tuple[Any, bool]:
     """Return the array with every axis of stride 0 cut to one element."""
-    spread = [size > 1 and step == 0 for size, step in zip(array.shape, array.strides)]
+    spread = [size > 1 and step == 0 for size, step in zip(array.shape, array.strides)]  # noqa: B905 - not in Python 3.9
     if not array.size or not any(spread):
         return array, False
     return array[tuple(slice(0, 1) if s else slice(None) for s in spread)], True

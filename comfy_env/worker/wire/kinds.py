@@ -19,7 +19,7 @@ class Kind(enum.IntEnum):
     REPLY = 11         # worker: {"value": any, "held": int}
     RAISED = 12        # worker: {"type": [module, qualname], "args": tuple, "text": str, "traceback": str, "held": int}
     INTERRUPTED = 13   # worker: {"held": int}: the call ended because its interrupt flag was set
-    REFUSED = 14       # worker: {"error": "encode" | "decode" | "reference" | "busy", "text": str}: a message that cannot be served; the lane is in order
+    REFUSED = 14       # worker: {"error": "encode" | "decode" | "reference" | "busy", "text": str}: not served; the lane is in order
     PING = 15
     PONG = 16          # worker: {"held": int}
     CANARY = 17        # {"content": a buffer}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _MOST = 200_000   # objects looked at before the search is given up
@@ -26,22 +27,41 @@ def path_among(roots: Mapping[str, Any], culprit: Any) -> str:
 
 
 def _children(obj: Any) -> Iterator[tuple[Any, str]]:
-    if isinstance(obj, dict):
-        for key, value in list(obj.items()):
-            yield value, f"[{_short(key)}]"
-            yield key, f".key {_short(key)}"
-    elif isinstance(obj, tuple) and hasattr(obj, "_fields"):
-        yield from ((getattr(obj, f), f".{f}") for f in obj._fields)
-    elif isinstance(obj, (list, tuple)):
-        yield from ((item, f"[{i}]") for i, item in enumerate(obj))
-    elif isinstance(obj, (set, frozenset)):
-        yield from ((item, ".member") for item in obj)
-    elif type(obj).__name__ == "ndarray" and getattr(obj, "dtype", None) == object:
+    for kind, children in _KINDS:
+        if isinstance(obj, kind):
+            return children(obj)
+    return _attributes(obj)
+
+
+def _of_dict(obj: Any) -> Iterator[tuple[Any, str]]:
+    for key, value in list(obj.items()):
+        yield value, f"[{_short(key)}]"
+        yield key, f".key {_short(key)}"
+
+
+def _of_sequence(obj: Any) -> Iterator[tuple[Any, str]]:
+    names = getattr(obj, "_fields", None)
+    for i, item in enumerate(obj):
+        yield item, f"[{i}]" if names is None else f".{names[i]}"
+
+
+def _of_set(obj: Any) -> Iterator[tuple[Any, str]]:
+    return ((item, ".member") for item in obj)
+
+
+_KINDS: tuple[tuple[Any, Callable[[Any], Iterator[tuple[Any, str]]]], ...] = (
+    (dict, _of_dict), ((list, tuple, deque), _of_sequence), ((set, frozenset), _of_set),
+)
+
+
+def _attributes(obj: Any) -> Iterator[tuple[Any, str]]:
+    if type(obj).__name__ == "ndarray" and getattr(obj, "dtype", None) == "O":
         yield from ((item, f".flat[{i}]") for i, item in enumerate(obj.reshape(-1).tolist()))
     elif hasattr(obj, "__dict__") and not isinstance(obj, type):
         yield from ((value, f".{key}") for key, value in list(vars(obj).items()))
-    elif hasattr(type(obj), "__dataclass_fields__"):
-        yield from ((getattr(obj, f), f".{f}") for f in type(obj).__dataclass_fields__ if hasattr(obj, f))
+    for name in getattr(type(obj), "__dataclass_fields__", ()):
+        if hasattr(obj, name):
+            yield getattr(obj, name), f".{name}"
 
 
 def _short(key: Any) -> str:

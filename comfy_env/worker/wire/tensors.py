@@ -25,6 +25,10 @@ NUMPY_NAMES = {
 """torch dtypes that numpy has too."""
 
 
+def _axes(one: Any, other: Any) -> list[tuple[Any, Any]]:
+    return list(zip(one, other))  # noqa: B905 - not in Python 3.9
+
+
 # ---------------------------------------------------------------- sending
 
 def write_tensor(tensor: Any) -> Any:
@@ -51,20 +55,20 @@ def _refuse_odd(tensor: Any) -> None:
 
 def _without_spread(tensor: Any) -> tuple[Any, tuple[bool, ...]]:
     """Return the tensor with every expanded axis cut to one element, and which axes those are."""
-    spread = tuple(size > 1 and step == 0 for size, step in zip(tensor.shape, tensor.stride()))
+    spread = tuple(size > 1 and step == 0 for size, step in _axes(tensor.shape, tensor.stride()))
     for axis, yes in enumerate(spread):
         tensor = tensor.narrow(axis, 0, 1) if yes else tensor
     return tensor, spread
 
 
 def _spread_stride(stride: tuple[int, ...], spread: tuple[bool, ...]) -> tuple[int, ...]:
-    return tuple(0 if yes else step for step, yes in zip(stride, spread))
+    return tuple(0 if yes else step for step, yes in _axes(stride, spread))
 
 
 def _is_dense(tensor: Any) -> bool:
     """Tell whether the elements fill one piece of memory without gap or overlap, in whatever order of axes."""
     expected = 1
-    for step, size in sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape) if size != 1):
+    for step, size in sorted((step, size) for step, size in _axes(tensor.stride(), tensor.shape) if size != 1):
         if step != expected:
             return False
         expected *= size
@@ -145,11 +149,11 @@ def _needed(torch: Any, what: str) -> Any:
 
 def _extent(shape: Any, stride: Any) -> int:
     """Return how many elements of memory a dense view with expanded axes covers."""
-    return math.prod(size for size, step in zip(shape, stride) if step != 0 or size == 0)
+    return math.prod(size for size, step in _axes(shape, stride) if step != 0 or size == 0)
 
 
 def _check_fit(dtype: Any, itemsize: int, shape: Any, stride: Any, data: Any) -> None:
-    reach = sum((size - 1) * step for size, step in zip(shape, stride)) + 1 if 0 not in shape else 0
+    reach = sum((size - 1) * step for size, step in _axes(shape, stride)) + 1 if 0 not in shape else 0
     extent = _extent(shape, stride)
     if min((*shape, *stride), default=0) < 0 or len(memoryview(data).cast("B")) != extent * itemsize or reach > extent:
         raise DecodeFault(f"a tensor of type {dtype}, shape {shape} and stride {stride} does not fit the bytes that came with it")
@@ -176,7 +180,8 @@ def _as_array(numpy: Any, dtype: Any, shape: Any, stride: Any, device: Any, data
     name: Optional[str] = NUMPY_NAMES.get(dtype)
     if numpy is None or name is None or device != "cpu":
         lack = "numpy and torch" if numpy is None else "torch"
-        raise DecodeFault(f'a tensor of torch.{dtype} on {device} came to a Python without {lack}; give its environment torch (torch = "own")')
+        raise DecodeFault(f"a tensor of torch.{dtype} on {device} came to a Python without {lack}; "
+                          'give its environment torch (torch = "own")')
     kind = numpy.dtype(name)
     _check_fit(dtype, kind.itemsize, shape, stride, data)
     if 0 in shape:
