@@ -31,6 +31,7 @@ soak: $(VENV)/made
 
 docs: $(VENV)/made
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m comfy_env.testing.lifecycle_docs
 
 # A changed setup.cfg makes the venv anew, so it never holds what is no longer asked for.
 $(VENV)/made: setup.cfg pyproject.toml

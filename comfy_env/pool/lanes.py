@@ -16,6 +16,7 @@ from comfy_env.pool.failures import failure, node_raised, outcome_of
 from comfy_env.pool.seat import Seat, Worker
 from comfy_env.pool.tickets import Offer, Settled, Ticket
 from comfy_env.transport.answers import Answer
+from comfy_env.values import Progress
 
 EXIT_WAIT = 2.0
 """Seconds a lost lane waits for the exit status, so that a death is told with its real status."""
@@ -93,11 +94,20 @@ def _converse(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any
             request=ticket.number,
             generation=worker.generation,
             alive=lambda: seat.post(alive),
-            on_progress=ticket.report if ticket.options.on_progress else None,
+            on_progress=(lambda progress: _report(seat, ticket, progress)) if ticket.options.on_progress else None,
             callbacks=ticket.options.callbacks,
         )
     finally:
         ticket.reading = False
+
+
+def _report(seat: Seat, ticket: Ticket, progress: Progress) -> None:
+    """Tell the caller's hook; what it raises interrupts the call, with the interrupt's grace."""
+    try:
+        ticket.report(progress)
+    except BaseException:
+        seat.post(events.InterruptWanted(ticket.number))
+        raise
 
 
 def _broken_off(seat: Seat, worker: Worker, ticket: Ticket, error: BaseException) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import threading
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -23,21 +24,38 @@ _BOUND_TO_HERE = (
 """What only means something where it runs: a reference to it would promise too much."""
 
 
+class _Held(threading.local):
+    """What the message that this thread encodes has held so far."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+
 class GuestSide(Side):
     """Decides about values in a worker."""
 
     def __init__(self, resident: Resident, cloudpickle_folder: Optional[str]) -> None:
         self._resident = resident
         self._folder = cloudpickle_folder
+        self._held = _Held()
 
     def hold(self, obj: Any) -> int:
-        return self._resident.hold(obj)
+        number = self._resident.hold(obj)
+        self._held.numbers.append(number)
+        return number
+
+    def settle(self, sent: bool) -> None:
+        numbers = self._held.numbers
+        if numbers:
+            if not sent:
+                self._resident.drop(numbers)
+            numbers.clear()
 
     def write_other(self, obj: Any) -> Any:
         if type(obj) is types.FunctionType and obj.__name__ == "<lambda>" or isinstance(obj, _BOUND_TO_HERE):
             raise EncodeFault(obj, f"is of type {type_name(type(obj))}, which only means something in the worker that made it",
                               "return plain values, arrays, or an object of a class")
-        return sealed.REF, (self._resident.hold(obj), type_name(type(obj)))
+        return sealed.REF, (self.hold(obj), type_name(type(obj)))
 
     def find(self, module: str, qualname: str) -> Any:
         try:

@@ -65,8 +65,9 @@ class SideLane:
 
 def _loaded(message: dict[str, Any]) -> Any:
     """Return a node class of a pack that was imported, None if it was not."""
-    mappings = getattr(sys.modules.get(message["pack"]), "NODE_CLASS_MAPPINGS", {})
-    return mappings.get(message["class"])
+    pack = message["pack"]
+    module = sys.modules.get(pack) or sys.modules.get(pack.replace(".", "_x_"))   # packs of a folder have their path as name
+    return getattr(module, "NODE_CLASS_MAPPINGS", {}).get(message["class"])
 
 
 def _input_types(message: dict[str, Any]) -> dict[str, Any]:

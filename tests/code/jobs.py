@@ -157,3 +157,11 @@ def report_slowly(times, pause):
 def nap():
     while True:
         time.sleep(0.02)
+
+
+def report_then_hold_the_gil():
+    from comfy_env.worker import callback
+
+    hold = ctypes.PyDLL(None).usleep
+    callback.report_progress(1, 2)
+    hold(600_000_000)

@@ -81,3 +81,16 @@ def test_an_interrupt_that_comes_too_late_never_hits_the_next_call(pool, plan):
             seat.worker.session.interrupt(late)
         assert pool.call(plan, "jobs:add", late, 1) == late + 1
     assert pool.record(plan).generation == 1
+
+
+def test_a_progress_hook_that_raises_stops_a_call_that_never_heeds_it(pool, make_plan):
+    """The hook's own exception reaches the caller, after the grace at the latest."""
+    plan = make_plan("deaf", limits={"interrupt_grace": 0.3})
+
+    def stop(progress):
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        pool.call(plan, "jobs:report_then_hold_the_gil", options=CallOptions(on_progress=stop))
+    assert pool.call(plan, "jobs:add", 1, 1) == 2
+    assert pool.record(plan).generation == 2

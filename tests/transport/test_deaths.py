@@ -34,6 +34,28 @@ def test_an_end_while_the_result_is_written_is_noticed_too():
             worker.call("wire_pack:die_in_result")
 
 
+@pytest.mark.parametrize("percent", [1, 50, 99])
+def test_an_end_in_the_middle_of_a_large_reply_is_noticed(percent):
+    size = 20_000_000
+
+    def die_while_writing():
+        import os
+
+        from comfy_env.worker.callback import workers
+        from comfy_env.worker.wire.frames import Frame, pack
+
+        worker = workers.find()
+        head, payload, buffers = pack(Frame(11, worker.calls.request, 1, b"N.", [memoryview(bytes(size))]))
+        data = head + payload + buffers[0]
+        worker.loop._stream.sock.sendall(data[:len(data) * percent // 100])
+        os._exit(4)
+
+    with joined() as worker:
+        with pytest.raises(LaneLost):
+            worker.call(die_while_writing)
+        assert until(worker.process.exit_status).code == 4
+
+
 def test_an_end_is_noticed_although_a_forked_child_holds_on(monkeypatch):
     with joined() as worker:
         begun = time.monotonic()

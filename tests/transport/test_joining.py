@@ -169,6 +169,14 @@ def test_a_stranger_with_a_wrong_key_is_dropped(listening):
     assert "lies" not in stages
 
 
+def test_a_connection_of_another_user_is_dropped_unheard(listening, monkeypatch):
+    endpoint, _, _ = listening
+    monkeypatch.setattr("comfy_env.transport.listener.os.getuid", lambda: 12345)
+    sock = _connect(endpoint)
+    assert endpoint.arrivals() == []
+    assert _is_dropped(sock)
+
+
 def test_a_recorded_answer_proves_nothing_on_another_connection(listening):
     endpoint, launch, _ = listening
     recorded = proof.answer(launch.auth_key, proof.WORKER, 0, launch.nonce, 1, proof.challenge())

@@ -258,6 +258,12 @@ def test_a_reference_let_go_is_dropped_once_per_time_it_was_sent(ends):
     assert ends.host.references == 0
 
 
+def test_a_refused_message_leaves_nothing_resident(ends):
+    with pytest.raises(EncodeFault):
+        ends.guest.encode([Model(), Plain(1), io.StringIO()])
+    assert len(ends.resident) == 0
+
+
 def test_a_class_the_host_does_not_have_loaded_becomes_a_reference(ends, monkeypatch):
     record = Plain([1, {"x": (2,)}])
     payload, buffers = ends.guest.encode([record, Colour.RED, OddError(1, 2)])

@@ -67,24 +67,26 @@ class _Reader(pickle.Unpickler):
     """The fast reader."""
 
     names: Names
-    fresh: Fresh
     payload: bytes
+    fresh: Optional[Fresh] = None
 
     def find_class(self, module: str, name: str) -> Any:
         names = self.names
-        if module == MODULE:
-            if name in names.delicate or (name in names.foreign and b"b" in self.payload):
-                raise _ReadWarily
-            found = _find(names, self.fresh, name)
-            if found is not None:
-                return found
+        if module == MODULE and (name in names.delicate or name in names.foreign and b"b" in self.payload):
+            raise _ReadWarily
+        return _find(self, module, name)
+
+
+def _find(reader: Any, module: str, name: str) -> Sealed:
+    """Return what a marker's name stands for in this reading; raises DecodeFault for any other name."""
+    names = reader.names
+    if module == MODULE and name in names.sealed:
+        return names.sealed[name]
+    if module != MODULE or name not in names.bound:
         raise DecodeFault(f"a message names {module}.{name}, which no message may")
-
-
-def _find(names: Names, fresh: Fresh, name: str) -> Optional[Sealed]:
-    bound = names.bound.get(name)
-    if bound is None:
-        return names.sealed.get(name)
+    if reader.fresh is None:
+        reader.fresh = Fresh()
+    fresh, bound = reader.fresh, names.bound[name]
     return Sealed(lambda *args: bound(fresh, *args))
 
 
@@ -109,11 +111,10 @@ class _WaryReader(_PYTHON_READER):
 
     dispatch = _Opcodes({code: read for code, read in _PYTHON_READER.dispatch.items() if code not in _REFUSED})
 
+    fresh: Optional[Fresh] = None
+
     def find_class(self, module: str, name: str) -> Any:
-        found = _find(self.names, self.fresh, name) if module == MODULE else None
-        if found is None:
-            raise DecodeFault(f"a message names {module}.{name}, which no message may")
-        return found
+        return _find(self, module, name)
 
     def load_reduce(self) -> None:
         args = self.stack.pop()
@@ -163,8 +164,11 @@ def _need(obj: Any, types: tuple[type, ...], done: str) -> None:
         raise DecodeFault(f"a message holds an object of type {type(obj).__name__} that must not be {done}")
 
 
-def read(names: Names, payload: Any, buffers: Iterable[memoryview]) -> tuple[Any, Fresh]:
-    """Return the value of a message; raises DecodeFault for everything that is not as a sound sender writes it."""
+def read(names: Names, payload: Any, buffers: Iterable[memoryview]) -> tuple[Any, Optional[Fresh]]:
+    """Return the value of a message, and what the reading made of references, if anything.
+
+    Raises DecodeFault for everything that is not as a sound sender writes it.
+    """
     payload = payload if type(payload) is bytes else bytes(payload)
     reader: Any = _WaryReader if _extensions_count(payload) else _Reader
     try:
@@ -185,9 +189,8 @@ def _extensions_count(payload: bytes) -> bool:
     return any(code in payload for code in (pickle.EXT1, pickle.EXT2, pickle.EXT4))
 
 
-def _read_with(reader_class: Any, names: Names, payload: bytes, buffers: Iterable[memoryview]) -> tuple[Any, Fresh]:
+def _read_with(reader_class: Any, names: Names, payload: bytes, buffers: Iterable[memoryview]) -> tuple[Any, Optional[Fresh]]:
     reader = reader_class(io.BytesIO(payload), buffers=buffers)
     reader.names = names
     reader.payload = payload
-    reader.fresh = fresh = Fresh()
-    return reader.load(), fresh
+    return reader.load(), reader.fresh

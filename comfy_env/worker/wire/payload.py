@@ -23,6 +23,9 @@ class Side:
         """Keep an object whose class the other end may not know; return its number, 0 for not kept."""
         return 0
 
+    def settle(self, sent: bool) -> None:
+        """The message that was being encoded on this thread is whole, or was refused: then nothing it held counts."""
+
     def write_other(self, obj: Any) -> Any:
         """Return the reduction of an object without a row, or refuse it."""
         raise EncodeFault(obj, f"is of type {type_name(type(obj))}, which cannot cross")
@@ -64,15 +67,19 @@ class Codec:
         encoder = self._spare.pop() if self._spare else Encoder(self._rows, self._learn)
         try:
             encoded = encoder.encode(value)
-        except EncodeFault as fault:
-            raise _with_path(fault, value, message) from fault.__cause__
+        except BaseException as error:
+            self._side.settle(sent=False)
+            if isinstance(error, EncodeFault):
+                raise _with_path(error, value, message) from error.__cause__
+            raise
+        self._side.settle(sent=True)
         self._spare.append(encoder)
         return encoded
 
     def decode(self, payload: Any, buffers: Sequence[memoryview] = ()) -> Any:
         """Return the value of a message; raises DecodeFault, ReferenceGone."""
         value, fresh = read(self._names, payload, buffers)
-        if fresh.adopted or fresh.spared:
+        if fresh is not None and (fresh.adopted or fresh.spared):
             self._side.adopt(fresh)
         return value
 
