@@ -42,6 +42,8 @@ class DeadlineMissed(Exception):
 def pytest_configure(config: pytest.Config) -> None:
     """Give the run its own temporary, runtime, log and environments folder, and mark what it will start."""
     place = Path(tempfile.mkdtemp(prefix="cenv-"))
+    config.addinivalue_line("markers", "row(*ids): the rows of the reliability table (docs/reference/reliability.md) that this test shows")
+    config.addinivalue_line("markers", "long: takes minutes; left out unless asked for by `-m long`")
     config.stash[PLACE] = place
     config.stash[STDERR] = os.dup(2)
     config.stash[BEFORE] = {name: os.environ.get(name) for name in ("TMPDIR", MARK, *FOLDERS)}

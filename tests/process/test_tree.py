@@ -57,8 +57,8 @@ while True:
 STACKED = """
 import faulthandler, signal, sys, time
 faulthandler.register(signal.SIGUSR1, all_threads=True)
-print('on', flush=True)
 def deep_in_a_node():
+    print('on', flush=True)
     %s
 deep_in_a_node()
 """

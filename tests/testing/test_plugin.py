@@ -10,7 +10,7 @@ HEAVY = ("comfy_env.pool", "comfy_env.transport", "comfy_env.process", "comfy_en
 
 
 def run(*words, folder=ROOT):
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run([sys.executable, *words], cwd=folder, env=environ, capture_output=True, text=True, timeout=80, check=False)
 
 
