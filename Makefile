@@ -6,8 +6,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PLUGIN_FOLDERS = $(dir $(wildcard plugins/*/setup.cfg))
 TESTS ?= tests $(if $(PLUGINS),$(wildcard plugins/*/tests))
 
+# What `make check` leaves to `make test`: folders whose tests build environments or start workers by the dozen.
+THOROUGH := backends contract envs examples faults real testing
+FAST = $(filter-out $(THOROUGH:%=tests/%/),$(sort $(dir $(wildcard tests/*/__init__.py)))) tests/test_public_api.py
+
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench soak docs clean
+.PHONY: demo test check bench soak reliability docs clean
 
 demo: $(VENV)/made
 	$(BIN)/python examples/demo.py
@@ -19,15 +23,20 @@ test: $(VENV)/made $(if $(TORCH),$(VENV)/made-torch) $(if $(PLUGINS),plugins-ins
 check: $(VENV)/made $(VENV)/made-check
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/house
-	$(BIN)/python -m pytest -q -m "not slow and not real" --ignore tests/house $(ARGS)
+	$(BIN)/python -m pytest -q -m "not slow and not real" $(FAST) $(ARGS)
 
 bench: $(VENV)/made
 	$(BIN)/python -m benchmarks
 
-# SOAK_MINUTES=10 SOAK_SEED=7: longer, other faults.
+# MINUTES=10 SEED=7: longer, other faults.
 soak: $(VENV)/made
-	$(BIN)/python -m benchmarks.soak --minutes $(or $(SOAK_MINUTES),1) --seed $(or $(SOAK_SEED),0)
+	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),1) --seed $(or $(SEED),0)
+
+# Runs the whole reliability table, long ones too (half an hour), and writes docs/reference/reliability.md from what it found.
+reliability: $(VENV)/made $(VENV)/made-torch
+	$(BIN)/python -m pytest -q tests -m "row and not long and not real"
+	$(BIN)/python -m pytest -q tests -m "row and (long or real)"
+	$(BIN)/python docs/reliability.py
 
 docs: $(VENV)/made
 	$(BIN)/python docs/generate.py

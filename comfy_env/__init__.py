@@ -17,6 +17,11 @@ _HOMES = {
     "Progress": "comfy_env.values",
     "RemoteRef": "comfy_env.values",
     "Settings": "comfy_env.settings",
+    "register_nodes": "comfy_env.comfyui.entry",
+    "install": "comfy_env.comfyui.installing",
+    "setup_env": "comfy_env.comfyui.prestart",
+    "copy_files": "comfy_env.comfyui.prestart",
+    "register_serializer": "comfy_env.comfyui.serializers",
     "hookimpl": "comfy_env.hooks",
     "ComfyEnvError": "comfy_env.errors",
     "CallFailed": "comfy_env.errors",
@@ -40,11 +45,16 @@ _HOMES = {
     "BackendError": "comfy_env.errors",
 }
 
+_REMOVED = ("wrap_nodes", "isolated", "VenvWorker", "IsolatedEnvManager")
+"""Names of other releases under this name; a pack that still uses one is told what to do."""
+
 __all__ = sorted([*_HOMES, "__contract__", "__version__"])
 
 
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
+    if name in _REMOVED:
+        raise ImportError(f"comfy_env has no {name} any more: run `comfy-env migrate PACK` to see what replaces it")
     if home is None:
         raise AttributeError(f"comfy_env has no public name {name!r}; it offers: {', '.join(sorted(_HOMES))}")
     value = getattr(import_module(home), name)

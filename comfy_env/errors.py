@@ -27,7 +27,11 @@
     ├── EncodeRefused              a value cannot cross; names the attribute path
     ├── PlanError                  a declaration is wrong; names file and line
     ├── BuildFailed                an environment could not be built; names the log file
-    │   └── BuildCancelled
+    │   ├── BuildCancelled
+    │   ├── ToolTooOld             the tool that would build it is older than what is needed
+    │   ├── Unsatisfiable          no set of packages satisfies what is asked
+    │   ├── PlatformMissing        it is not declared, or not locked, for this machine
+    │   └── PackageDamaged         a package is not what its channel says it is
     └── BackendError               a backend's hook broke its contract; names backend and verb
 
 Every error is told in four parts: what happened, the facts (environment, generation, process, status), the worker's
@@ -202,6 +206,22 @@ class BuildFailed(ComfyEnvError):
 
 class BuildCancelled(BuildFailed):
     """A build was cancelled; the environment is as it was before."""
+
+
+class ToolTooOld(BuildFailed):
+    """The tool that would build the environment is older than what is needed."""
+
+
+class Unsatisfiable(BuildFailed):
+    """No set of packages satisfies what the environment asks for."""
+
+
+class PlatformMissing(BuildFailed):
+    """The environment is not declared, or not locked, for this machine."""
+
+
+class PackageDamaged(BuildFailed):
+    """A package is not what its channel or the lock says it is."""
 
 
 class BackendError(ComfyEnvError):

@@ -20,6 +20,10 @@ def _setting(default: Any, variable: str, unit: str, help: str, low: float = 0, 
     return field(default=default, metadata=meta)
 
 
+setting = _setting
+"""What the fields of other rooms' settings classes are made with."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What can be tuned. Times are seconds of lived time: a suspended machine lives none."""
@@ -41,6 +45,7 @@ class Settings:
     idle_release: float = _setting(60.0, "COMFY_ENV_IDLE_RELEASE_SECONDS", "s", "idle time before a worker is asked to release; 0: never")
     idle_reap: float = _setting(1800.0, "COMFY_ENV_IDLE_REAP_SECONDS", "s", "idle time before a worker is ended; 0: never", high=1e9)
     tick: float = _setting(10.0, "COMFY_ENV_TICK_SECONDS", "s", "period of the idle sweep", low=0.01)
+    source_poll: float = _setting(0.0, "COMFY_ENV_SOURCE_POLL_SECONDS", "s", "how often a pack's sources are looked at; 0: never")
     crash_window: float = _setting(60.0, "COMFY_ENV_CRASH_WINDOW_SECONDS", "s", "window in which deaths are counted")
     crash_limit: int = _setting(3, "COMFY_ENV_CRASH_LIMIT", "deaths", "deaths in the window that park an environment", low=1, high=1000)
     park: float = _setting(30.0, "COMFY_ENV_PARK_SECONDS", "s", "first pause of a parked environment; doubles each time", low=0.01)
@@ -49,25 +54,36 @@ class Settings:
     runtime_folder: Path | None = _setting(None, "COMFY_ENV_RUNTIME", "folder", "where run folders live (default: the user's own)")
     log_folder: Path | None = _setting(None, "COMFY_ENV_LOGS", "folder", "where worker and build logs go (default: the user's log folder)")
     uv: str = _setting("", "COMFY_ENV_UV", "path", "the uv to build with; 'off' uses venv and pip")
-    pixi: str = _setting("", "COMFY_ENV_PIXI", "path", "the pixi to build with")
+    pixi: str = _setting("", "COMFY_ENV_PIXI", "path", "the pixi to build with; 'off' uses py-rattler")
     cuda_wheels_index: str = _setting("", "COMFY_ENV_CUDA_WHEELS_INDEX", "URL", "index of CUDA wheels")
+
+    def checked(self) -> Settings:
+        """Return these settings if every number is in its range; raises PlanError."""
+        for spec in fields(self):
+            if spec.type in ("float", "int"):
+                _check(spec, spec.name, getattr(self, spec.name))
+        return self
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> Settings:
         """Return the settings that the environment variables ask for; raises PlanError on a value that cannot be used."""
-        environ = os.environ if environ is None else environ
-        given = {f.name: _parse(f, environ[f.metadata["variable"]]) for f in fields(cls) if environ.get(f.metadata["variable"])}
-        return cls(**given)
+        return cls(**given(cls, environ))
 
     def limited(self, limits: Iterable[tuple[str, float]]) -> Settings:
         """Return these settings with an environment's own limits; raises PlanError on a name or value that is none."""
-        given: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         specs = {spec.name: spec for spec in fields(self) if spec.type in ("float", "int")}
         for name, value in limits:
             if name not in specs:
                 raise PlanError(f"{name!r} is no limit", hint=f"limits are {', '.join(specs)}")
-            given[name] = _parse(specs[name], str(value))
-        return replace(self, **given)
+            own[name] = _parse(specs[name], str(value))
+        return replace(self, **own)
+
+
+def given(cls: type, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the fields of a settings class whose variables are set, parsed; raises PlanError on a value that cannot be used."""
+    environ = os.environ if environ is None else environ
+    return {f.name: _parse(f, environ[f.metadata["variable"]]) for f in fields(cls) if environ.get(f.metadata["variable"])}
 
 
 def _parse(spec: Any, text: str) -> Any:
@@ -79,7 +95,11 @@ def _parse(spec: Any, text: str) -> Any:
         value = int(text) if spec.type == "int" else float(text)
     except ValueError:
         raise PlanError(f"{spec.metadata['variable']}={text!r} is not a number of {spec.metadata['unit']}") from None
-    low, high = spec.metadata["low"], spec.metadata["high"]
-    if not low <= value <= high:
-        raise PlanError(f"{spec.metadata['variable']}={text} is out of range ({low:g} to {high:g} {spec.metadata['unit']})")
+    _check(spec, spec.metadata["variable"], value)
     return value
+
+
+def _check(spec: Any, name: str, value: Any) -> None:
+    low, high, unit = (spec.metadata[part] for part in ("low", "high", "unit"))
+    if not isinstance(value, int | float) or not low <= value <= high:
+        raise PlanError(f"{name}={value!r} is out of range ({low:g} to {high:g} {unit})")

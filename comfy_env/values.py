@@ -76,11 +76,11 @@ class EnvPlan:
         if not self.key or any(c in self.key for c in "/\\\0\n") or self.key in (".", ".."):
             raise PlanError(f"{self.key!r} cannot be an environment's key: use letters, digits, '-', '_' and '.'")
         for name in ("dependencies", "nodes", "indexes", "secrets"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            object.__setattr__(self, name, _several(name, getattr(self, name)))
         for name in ("root", "interpreter"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else Path(value))
-        object.__setattr__(self, "import_roots", tuple(Path(p) for p in self.import_roots))
+        object.__setattr__(self, "import_roots", tuple(Path(p) for p in _several("import_roots", self.import_roots)))
         object.__setattr__(self, "variables", _pairs(self.variables))
         object.__setattr__(self, "limits", _pairs(self.limits))
 
@@ -93,6 +93,13 @@ class EnvPlan:
     def roots(self) -> tuple[Path, ...]:
         """The folders names are imported from in the worker, in order."""
         return ((self.root,) if self.root else ()) + self.import_roots
+
+
+def _several(name: str, given: Any) -> tuple[Any, ...]:
+    """Return the entries; one text would be taken for as many entries as it has letters."""
+    if isinstance(given, str | bytes | Path):
+        raise PlanError(f"{name} must be several entries, not the one text {str(given)!r}", hint=f"write {name}=({str(given)!r},)")
+    return tuple(given)
 
 
 def _pairs(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
@@ -112,7 +119,10 @@ class EnvStatus(enum.Enum):
 
 @dataclass(frozen=True)
 class EnvState:
-    """What a probe of an environment found. ``fix`` is the command that mends it."""
+    """What a probe of an environment found. ``fix`` is the command that mends it.
+
+    ``provider`` is the tool that made it, ``channels`` where its conda packages came from.
+    """
 
     key: str
     status: EnvStatus
@@ -121,6 +131,8 @@ class EnvState:
     reason: str = ""
     fix: str = ""
     versions: tuple[tuple[str, str], ...] = ()
+    provider: str = ""
+    channels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -279,10 +291,11 @@ class Proof:
 
 @dataclass(frozen=True)
 class Want:
-    """What a release asks for: ``bytes`` to free, None for everything."""
+    """What a release asks for: ``bytes`` to free, None for everything; ``which`` names one thing the worker said it holds."""
 
     bytes: int | None = None
     why: str = "idle"
+    which: str = ""
 
 
 @dataclass(frozen=True)
@@ -338,6 +351,12 @@ class CallOptions:
     node: NodeContext | None = None
     callbacks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in ("silence", "wait"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and value >= 0):
+                raise PlanError(f"CallOptions({name}={value!r}): seconds, 0 or more, are wanted")
+
 
 class RemoteRef:
     """An object that stayed in the worker that made it; passing it back to that worker yields the same object."""
@@ -352,3 +371,45 @@ class RemoteRef:
 
     def __repr__(self) -> str:
         return f"<RemoteRef {self.type_name} of env {self.env}, generation {self.generation}, id {self.id}>"
+
+
+# ---------------------------------------------------------------- the service
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """An agent the service offers: `target` ("module:function") is called in `plan`'s environment with a message.
+
+    Its events are the call's progress. ``shares_gpu``: its messages are held while ComfyUI renders. ``replay_safe``: a
+    turn that was running when the service died may be run again.
+    """
+
+    name: str
+    plan: EnvPlan
+    target: str
+    shares_gpu: bool = False
+    replay_safe: bool = False
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Nothing speaks against a restart."""
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A restart would cost somebody something. ``since`` is a time of `time.monotonic()`, None: since it is told."""
+
+    reason: str
+    since: float | None = None
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """It cannot be told; counts as busy. ``since`` as in `Busy`."""
+
+    reason: str
+    since: float | None = None
+
+
+Verdict = Idle | Busy | Unknown

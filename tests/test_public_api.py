@@ -21,10 +21,12 @@ ERRORS = {
 }
 OTHERS = {
     "CallOptions", "EnvPlan", "NodeContext", "Progress", "RemoteRef", "Settings", "WorkerPool", "hookimpl", "__contract__", "__version__",
+    "copy_files", "install", "register_nodes", "register_serializer", "setup_env",
 }
 
 POOL = {
     "__init__": "settings=None *registry=None *clock=None *shelf=None *prompt=None *memory=None *observers=()",
+    "ask_aside": "plan question facts=None",
     "build": "plan progress=None",
     "call": "plan target **args *options=None **kwargs",
     "call_async": "plan target **args *options=None **kwargs",
@@ -35,10 +37,12 @@ POOL = {
     "plan": "plan",
     "record": "plan",
     "records": "",
-    "release": "plan",
+    "release": "plan want=None",
+    "remark": "plan line",
     "remove": "plan",
     "seats": "",
     "sources_changed": "plan",
+    "stand_ins": "plan generation count",
     "story": "plan",
     "tick": "",
 }

@@ -9,7 +9,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from comfy_env.cli.exits import NotThere
-from comfy_env.packs.plan import EnvPlan, declares_envs
+from comfy_env.packs import pixi_manifest
+from comfy_env.packs.plan import EnvPlan, declares_envs, is_pack
 
 
 def chosen(options: argparse.Namespace) -> list[EnvPlan]:
@@ -27,12 +28,13 @@ def plans_in(folder: Path) -> list[EnvPlan]:
     """Return what a pack declares, or what the packs right below a folder of packs declare."""
     if not folder.is_dir():
         raise NotThere(f"{folder} is not a folder")
-    packs = [folder] if (folder / "pyproject.toml").is_file() else sorted(path.parent for path in folder.glob("*/pyproject.toml"))
-    return [plan for pack in packs for plan in _declared(pack)]
+    if is_pack(folder):
+        return list(_declared(folder, named=True))
+    return [plan for pack in sorted(folder.iterdir()) if pack.is_dir() and is_pack(pack) for plan in _declared(pack)]
 
 
-def _declared(pack: Path) -> Iterator[EnvPlan]:
-    if declares_envs(pack):  # a pack without a table of ours is none of our business, and not an error
+def _declared(pack: Path, named: bool = False) -> Iterator[EnvPlan]:
+    if declares_envs(pack) or (named and pixi_manifest.find(pack)):  # any other pack is none of our business, and not an error
         yield from EnvPlan.from_pack(pack)
 
 

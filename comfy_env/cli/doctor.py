@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from comfy_env import __version__
-from comfy_env.backends.venv import uv
+from comfy_env.backends import uv
+from comfy_env.backends.pixi import providers
 from comfy_env.cli.backends import described
 from comfy_env.cli.choose import refusal
 from comfy_env.cli.exits import Exit
@@ -109,8 +110,11 @@ def installers() -> Iterator[Finding]:
         yield Finding("uv", OK, f"{found[1]} at {found[0]}")
     else:
         yield Finding("uv", WARNING, "not found: environments are built with venv and pip, more slowly", "python -m pip install uv")
-    pixi = shutil.which(Settings.read().pixi or "pixi")
-    yield Finding("pixi", OK, pixi or "not found: only the pixi backend needs it")
+    provider, why = providers.find(EnvPlan(key="doctor"), Settings.read())
+    if provider:
+        yield Finding("pixi", OK, f"conda environments are made by {provider} ({provider.path})")
+    else:
+        yield Finding("pixi", OK, f"{'; '.join(why)}; no py-rattler either: only conda environments need one of them")
 
 
 def host_death() -> Iterator[Finding]:

@@ -10,11 +10,12 @@ from comfy_env.cli.choose import chosen
 from comfy_env.cli.conflicts import Conflict, conflicts
 from comfy_env.cli.exits import Exit, exit_code
 from comfy_env.cli.screen import Screen, error_facts, in_bytes
+from comfy_env.cli.snapshot import after_build
 from comfy_env.cli.status import as_data
 from comfy_env.errors import ComfyEnvError
 from comfy_env.pool import WorkerPool
 from comfy_env.runner.console import watching
-from comfy_env.values import Changes, EnvPlan, EnvState, EnvStatus
+from comfy_env.values import BuildStep, Changes, EnvPlan, EnvState, EnvStatus
 
 
 def plan(options: argparse.Namespace, screen: Screen) -> Exit:
@@ -46,7 +47,16 @@ def _conflict_lines(found: list[Conflict]) -> Iterable[str]:
 def build(options: argparse.Namespace, screen: Screen) -> Exit:
     """Build the chosen environments, one after another."""
     with WorkerPool() as pool, watching(screen.err) as watcher:
-        return _each(options, screen, lambda plan: pool.build(plan, watcher.building), EnvStatus.READY)
+        return _each(options, screen, lambda plan: _built(pool, plan, watcher.building, screen), EnvStatus.READY)
+
+
+def _built(pool: WorkerPool, plan: EnvPlan, progress: Callable[[BuildStep], None], screen: Screen) -> EnvState:
+    state = pool.build(plan, progress)
+    if state.status is EnvStatus.READY and plan.root is not None and (plan.root / "__init__.py").is_file():
+        why = after_build(plan)
+        if why:
+            screen.note(f"{plan.key} is built, but its nodes could not be described: {why}")
+    return state
 
 
 def remove(options: argparse.Namespace, screen: Screen) -> Exit:

@@ -51,7 +51,7 @@ def tales(runtime: Path) -> list[Tale]:
     """Return every story there is, the newest last."""
     living = [Tale(entry["key"], tuple(entry.get("story", ())), host.written, host.pid, host.alive)
               for host in hosts(runtime) for entry in host.envs]
-    ended = [Tale(page["key"], tuple(page.get("story", ())), page.get("ended", 0.0))
+    ended = [Tale(page["key"], tuple(page.get("story", ())), page.get("ended", 0.0), page.get("host"))
              for page in map(_page, sorted(runtime.glob("stories/*.json"))) if page]
     return sorted(living + ended, key=lambda tale: (tale.alive, tale.told))
 

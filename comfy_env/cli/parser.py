@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from comfy_env import __version__
-from comfy_env.cli import backends, doctor, envs, run, status, workers
+from comfy_env.cli import backends, doctor, envs, mcp, migrate, run, service, snapshot, status, workers
 from comfy_env.cli.exits import Exit
 
 
@@ -22,12 +23,17 @@ def build_parser() -> argparse.ArgumentParser:
     _plan(commands)
     _build(commands)
     _remove(commands)
+    _snapshot(commands)
+    _migrate(commands)
     _run(commands)
     _ps(commands)
     _story(commands)
     _sweep(commands)
     _backends(commands)
     _doctor(commands)
+    _serve(commands)
+    _service(commands)
+    _mcp(commands)
     return parser
 
 
@@ -70,6 +76,21 @@ def _remove(commands: argparse._SubParsersAction) -> None:
     _packs(parser, required=True)
 
 
+def _snapshot(commands: argparse._SubParsersAction) -> None:
+    parser = _command(commands, "snapshot", "describe a pack's nodes, so that ComfyUI shows them without starting a worker", snapshot.act,
+                      "The pack is imported in its environment, in a process of its own. `build` does this by itself.")
+    _packs(parser)
+    parser.add_argument("--comfyui", metavar="DIR", help="the ComfyUI whose sources the pack imports (default: the one it lies in)")
+    parser.add_argument("--ship", action="store_true", help="also write it into the pack's folder, for users who have built nothing yet")
+
+
+def _migrate(commands: argparse._SubParsersAction) -> None:
+    parser = _command(commands, "migrate", "say in a [tool.comfy-env] table what a pack's older files say", migrate.act,
+                      "Shows the table, and what the older files or the pack's code ask for that has no place in it.")
+    parser.add_argument("packs", nargs="+", metavar="PACK", help="a pack's folder, with a comfy-env.toml")
+    parser.add_argument("--write", action="store_true", help="add the table to the pack's pyproject.toml")
+
+
 def _run(commands: argparse._SubParsersAction) -> None:
     parser = _command(commands, "run", "run a workflow without ComfyUI", run.act,
                       "Takes the JSON that ComfyUI's \"Save (API format)\" writes and the packs its nodes come from.")
@@ -105,3 +126,27 @@ def _doctor(commands: argparse._SubParsersAction) -> None:
     parser = _command(commands, "doctor", "check this machine and say what to mend", doctor.act,
                       "Starts one worker to see the whole way work.")
     parser.add_argument("--quick", action="store_true", help="start no worker")
+
+
+def _serve(commands: argparse._SubParsersAction) -> None:
+    parser = _command(commands, "serve", "run the local service until told to stop", service.serve,
+                      "It keeps itself current: a changed source tree is loaded at a moment that costs nobody anything. "
+                      "Ends with 3 where another one serves the same folder.")
+    parser.add_argument("--port", type=int, help="the port to listen on; 0 takes a free one (default: COMFY_ENV_ORCH_PORT)")
+    parser.add_argument("--state", metavar="FOLDER", help="the instance's state folder (default: COMFY_ENV_ORCH_STATE_DIR)")
+    parser.add_argument("--agents", action="append", default=[], metavar="MODULE:OBJECT",
+                        help="a plugin beside those installed; repeatable")
+
+
+def _service(commands: argparse._SubParsersAction) -> None:
+    parser = _command(commands, "service", "ask the local service, or tell it what to do", service.act,
+                      "A restart waits until nothing runs, waits or is held; `status` says for what it waits.")
+    parser.add_argument("action", choices=service.ACTIONS, metavar="ACTION", help=", ".join(service.ACTIONS))
+    parser.add_argument("env", nargs="?", metavar="ENV", help="the environment's key, for release and reap")
+    parser.add_argument("--state", type=Path, metavar="FOLDER", help="the instance's state folder (default: COMFY_ENV_ORCH_STATE_DIR)")
+    parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="watch a restart until the next generation serves")
+
+
+def _mcp(commands: argparse._SubParsersAction) -> None:
+    _command(commands, "mcp", "serve these questions as tools to an MCP client over stdin and stdout", mcp.act,
+             "The client owns this process, so it never replaces itself.")

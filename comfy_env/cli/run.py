@@ -13,6 +13,7 @@ from comfy_env.cli.screen import Screen
 from comfy_env.pool import WorkerPool
 from comfy_env.runner import Report, Runner, Workflow, WorkflowRefused
 from comfy_env.runner.console import watching
+from comfy_env.runner.problems import NotAWorkflow
 from comfy_env.runner.report import HEADINGS, cells
 
 
@@ -52,7 +53,9 @@ def _file(name: str) -> Path:
 
 def _setting(text: str) -> tuple[str, Any]:
     """Split NODE.INPUT=VALUE; the value is JSON where it can be read as such, else text."""
-    place, _, value = text.partition("=")
+    place, given, value = text.partition("=")
+    if not given:
+        raise NotAWorkflow(f"--set {text}: a value is wanted", hint="write --set NODE.INPUT=VALUE")
     try:
         return place, json.loads(value)
     except ValueError:

@@ -40,11 +40,10 @@ def wishes(plan: EnvPlan, settings: Settings) -> tuple[Wish, ...]:
     plain = Wish((f"torch=={public}",), (), (f"torch {public} like the host",))
     if not build:
         return (plain,)
-    indexes = () if plan.indexes else _index(build, settings)
-    return Wish((f"torch=={version}",), indexes, (f"torch {version} like the host",)), plain
+    return Wish((f"torch=={version}",), () if plan.indexes else indexes(build, settings), (f"torch {version} like the host",)), plain
 
 
-def _index(build: str, settings: Settings) -> tuple[str, ...]:
-    if settings.cuda_wheels_index:
-        return (settings.cuda_wheels_index,)
-    return (f"{WHEELS}/{build}",) if re.fullmatch(r"cpu|xpu|cu\d+|rocm[\d.]+", build) else ()
+def indexes(build: str, settings: Settings) -> tuple[str, ...]:
+    """Return where a build of torch ("cu128") may be had."""
+    own = (settings.cuda_wheels_index,) if settings.cuda_wheels_index else ()
+    return (*own, f"{WHEELS}/{build}") if re.fullmatch(r"cpu|xpu|cu\d+|rocm[\d.]+", build) else own

@@ -64,3 +64,13 @@ def log_file(plan: EnvPlan, settings: Settings) -> Path:
 def interpreter_in(folder: Path) -> Path:
     """Return where a virtual environment keeps its interpreter."""
     return folder / "Scripts" / "python.exe" if os.name == "nt" else folder / "bin" / "python"
+
+
+def snapshot_file(plan: EnvPlan, settings: Settings) -> Path:
+    """Return where a description of the pack's classes is kept; it outlives a rebuild of the environment."""
+    return office(settings) / f"{folder_name(plan.key)}.snapshot.json"
+
+
+def bytecode_folder(plan: EnvPlan, settings: Settings) -> Path:
+    """Return where workers write bytecode: never beside a pack's own sources."""
+    return office(settings) / "bytecode" / folder_name(plan.key)

@@ -71,7 +71,7 @@ def _absent(plan: EnvPlan, settings: Settings, folder: Path) -> EnvState:
 def _judged(plan: EnvPlan, folder: Path, stamp: Stamp, wanted: str) -> EnvState:
     interpreter = folder / stamp.build / stamp.interpreter
     versions = (("python", stamp.python), *sorted((name, stamp.packages[name]) for name in _listed(plan) if name in stamp.packages))
-    here = EnvState(plan.key, EnvStatus.READY, interpreter, folder, versions=versions)
+    here = EnvState(plan.key, EnvStatus.READY, interpreter, folder, versions=versions, provider=stamp.tool)
     if stamp.folder != os.path.realpath(folder):
         reason = f"it was built at {stamp.folder} and was moved or copied to {folder}"
         return replace(here, status=EnvStatus.MOVED, reason=reason, fix=fix_of(plan))

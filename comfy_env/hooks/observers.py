@@ -17,15 +17,25 @@ class Observers:
     def __init__(self, plugins: Iterable[Any] = ()) -> None:
         self._manager = Manager(OBSERVER_SPECS)
         self._complained: set[tuple[int, str]] = set()
+        self._count = 0   # asked at every event: counting the manager's plugins costs a call's worth of time
+        self._heard: dict[str, bool] = {}
         for plugin in plugins:
             self.add(plugin)
 
     def __len__(self) -> int:
-        return len(self._manager.get_plugins())
+        return self._count
 
     def add(self, plugin: Any, what: str = "") -> None:
         """Register one more observer; raises BackendError if its hooks are wrong."""
         self._manager.admit(plugin, what or f"observer {plugin!r}", "observer")
+        self._count = len(self._manager.get_plugins())
+        self._heard.clear()
+
+    def hears(self, name: str) -> bool:
+        """Tell whether any observer listens to a hook; asked at every event, so the answer is remembered."""
+        if name not in self._heard:
+            self._heard[name] = bool(getattr(self._manager.hook, PREFIX + name).get_hookimpls())
+        return self._heard[name]
 
     def tell(self, name: str, facts: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Call one hook (`worker_born` or `comfy_env_worker_born`) on every observer; what they raise is logged once."""

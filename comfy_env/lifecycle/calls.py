@@ -73,11 +73,12 @@ def accepted(env: Env, event: Accepted, now: float) -> Step:
 
 
 def alive(env: Env, event: CallAlive, now: float) -> Step:
-    """Start the silence limit anew."""
+    """Start the silence limit anew, or stop counting while the worker waits for the host."""
     was = env.row.activity
     if was.running != event.ticket:
         return env, ()
-    return with_activity(env, State.BUSY, Activity(None, was.running, now, was.silence, was.interrupt_at, was.calls)), ()
+    activity = Activity(None, was.running, now, was.silence, was.interrupt_at, was.calls, None, event.asking)
+    return with_activity(env, State.BUSY, activity), ()
 
 
 def ended(env: Env, event: CallEnded, now: float) -> Step:

@@ -83,6 +83,7 @@ class CardTight(Event):
 @dataclass(frozen=True, slots=True)
 class SourceChanged(Event):
     fault: str = ""  # what a check of the sources found wrong with them as they are now
+    settled: bool = False  # one more look found nothing newer
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ class Accepted(News):
 @dataclass(frozen=True, slots=True)
 class CallAlive(News):
     ticket: Ticket
+    asking: bool = False  # the worker waits for the host to answer a callback: until it is alive again, silence is the host's
 
 
 @dataclass(frozen=True, slots=True)

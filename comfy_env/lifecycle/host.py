@@ -65,11 +65,15 @@ def _pressed(env: Env, now: float) -> Step:
 
 
 def source_changed(env: Env, event: SourceChanged, now: float) -> Step:
-    """Have the worker replaced once the change has settled, unless the sources cannot be used as they are."""
+    """Have the worker replaced once the change has settled, at once if nobody uses it; sources with a fault change nothing."""
     if event.fault:
         note = Note(env.row.generation, f"the pack's sources changed but are not used: {event.fault}", "warning")
         return with_row(env, stale=None, settling=None), (note,)
-    return _stale(env, Reason.STALE_SOURCE, now)
+    env, effects = _stale(env, Reason.STALE_SOURCE, now, event.settled)
+    if event.settled and lane.is_free(env.row) and lane.replaceable(env.row, now):
+        env, more = retire(env, now, Reason.STALE_SOURCE)
+        return env, (*effects, *more)
+    return env, effects
 
 
 def env_changed(env: Env, event: EnvChanged, now: float) -> Step:
@@ -86,9 +90,9 @@ def env_changed_resting(env: Env, event: EnvChanged, now: float) -> Step:
     return with_ledger(env, zygote=False), (DropZygote(env.ledger.generation),)
 
 
-def _stale(env: Env, reason: Reason, now: float) -> Step:
+def _stale(env: Env, reason: Reason, now: float, settled: bool = False) -> Step:
     row = env.row
-    settling = now + env.limits.tick
+    settling = now if settled else now + max(env.limits.tick, 2 * env.limits.source_poll)
     note = (Note(row.generation, f"{reason.value}; it is replaced at its next idle moment"),) if row.stale is None else ()
     return with_row(env, stale=row.stale or reason, settling=settling), note
 

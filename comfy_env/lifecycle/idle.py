@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from comfy_env.lifecycle import lane
 from comfy_env.lifecycle.deaths import Reason
-from comfy_env.lifecycle.effects import Note
+from comfy_env.lifecycle.effects import Effect, Note
 from comfy_env.lifecycle.endings import retire
 from comfy_env.lifecycle.record import Env, Step, with_row
 from comfy_env.values import Want
@@ -20,8 +20,16 @@ def judged(env: Env, now: float) -> Step:
     """Replace, sweep or reap a worker whose lane is free, whichever is due first in this order."""
     if not lane.is_free(env.row):
         return env, ()
+    said: tuple[Effect, ...] = ()
     if env.row.stale is not None and _due(stale_due(env), now):
-        return _replaced(env, now)
+        if not env.row.stand_ins:
+            return retire(env, now, env.row.stale)
+        env, said = _waits(env)
+    env, effects = _swept_or_reaped(env, now)
+    return env, (*said, *effects)
+
+
+def _swept_or_reaped(env: Env, now: float) -> Step:
     if _due(sweep_due(env), now):
         return lane.release(env, IDLE, now)
     if _due(reap_due(env), now):
@@ -76,10 +84,9 @@ def is_pressed(env: Env) -> bool:
     return env.row.device in env.ledger.tight and env.row.held > 0 and not _in_running_prompt(env)
 
 
-def _replaced(env: Env, now: float) -> Step:
+def _waits(env: Env) -> Step:
+    """Say once what a stale worker waits for."""
     row = env.row
-    if not row.stand_ins:
-        return retire(env, now, row.stale or Reason.STALE_SOURCE)
     why = row.stale.value if row.stale else "stale"
     line = f"{why}; it is replaced when the host lets go of its {row.stand_ins} stand-ins"
     return with_row(env, settling=None), (Note(row.generation, line),)

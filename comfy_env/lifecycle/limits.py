@@ -11,25 +11,29 @@ from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.endings import CLOSED, condemn, execute, rest, retire, wedge
 from comfy_env.lifecycle.events import Tick
 from comfy_env.lifecycle.record import Activity, Closing, Env, State, Step, with_parts
+from comfy_env.settings import Settings
 
 
 def spawning(env: Env, event: Tick, now: float) -> Step:
     """Give up a spawn that takes too long; there may be no process yet to show a stack."""
     if not _passed(env.row.due, now):
         return env, ()
-    return retire(env, now, Reason.SPAWN_LATE, Outcome(Kind.SPAWN_FAILED, f"the backend's spawn took longer than {env.limits.spawn:g} s"))
+    why = Outcome(Kind.SPAWN_FAILED, f"the backend's spawn took longer than {env.limits.spawn:g} s", hint=_knob("spawn"))
+    return retire(env, now, Reason.SPAWN_LATE, why)
 
 
 def joining(env: Env, event: Tick, now: float) -> Step:
     """End a worker that was silent for the birth limit."""
     why = f"the worker showed no sign of life for {env.limits.birth:g} s while it was being born"
-    return condemn(env, now, Reason.BIRTH_SILENT, Outcome(Kind.BIRTH_SILENT, why)) if _passed(env.row.due, now) else (env, ())
+    verdict = Outcome(Kind.BIRTH_SILENT, why, hint=_knob("birth"))
+    return condemn(env, now, Reason.BIRTH_SILENT, verdict) if _passed(env.row.due, now) else (env, ())
 
 
 def proving(env: Env, event: Tick, now: float) -> Step:
     """End a worker whose canary did not come back in time."""
     why = f"the worker is refused: the canary took longer than {env.limits.verify:g} s"
-    return condemn(env, now, Reason.VERIFY_LATE, Outcome(Kind.REFUSED, why)) if _passed(env.row.due, now) else (env, ())
+    verdict = Outcome(Kind.REFUSED, why, hint=_knob("verify"))
+    return condemn(env, now, Reason.VERIFY_LATE, verdict) if _passed(env.row.due, now) else (env, ())
 
 
 def pinging(env: Env, event: Tick, now: float) -> Step:
@@ -50,7 +54,7 @@ def busy(env: Env, event: Tick, now: float) -> Step:
         return condemn(env, now, Reason.INTERRUPT_GRACE, Outcome(Kind.INTERRUPTED, why))
     if _passed(_silence_over(activity), now):
         why = f"no progress, callback or reply for {activity.silence:g} s"
-        return condemn(env, now, Reason.CALL_SILENT, Outcome(Kind.SILENT, why))
+        return condemn(env, now, Reason.CALL_SILENT, Outcome(Kind.SILENT, why, hint=_knob("call_silence", "; 0 is no limit")))
     return retire(env, now, Reason.SHUTDOWN, CLOSED) if _passed(env.row.due, now) else (env, ())
 
 
@@ -85,7 +89,10 @@ def due(env: Env) -> float | None:
         return env.ledger.parked_until
     if row.state is not State.BUSY:
         return row.due
-    found = (_grace_over(env, row.activity), _silence_over(row.activity), row.due)
+    activity = row.activity
+    if activity.interrupt_at is None and not activity.silence:   # as almost every call runs
+        return row.due
+    found = (_grace_over(env, activity), _silence_over(activity), row.due)
     return min((at for at in found if at is not None), default=None)
 
 
@@ -94,7 +101,13 @@ def _grace_over(env: Env, activity: Activity) -> float | None:
 
 
 def _silence_over(activity: Activity) -> float | None:
-    return activity.since + activity.silence if activity.silence else None
+    return activity.since + activity.silence if activity.silence and not activity.asking else None
+
+
+def _knob(name: str, more: str = "") -> str:
+    """Return how a limit is raised: its variable, and its key in an environment's own table."""
+    variable = Settings.__dataclass_fields__[name].metadata["variable"]
+    return f"if it needs longer, raise {variable}, or {name} in the limits of the environment's table{more}"
 
 
 def _passed(due: float | None, now: float) -> bool:

@@ -7,10 +7,7 @@ it, so a replacement forgets all of it at once.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from comfy_env.lifecycle.deaths import Outcome, Reason
 from comfy_env.lifecycle.effects import Effect
@@ -50,8 +47,7 @@ class Closing(enum.Enum):
     TREE = "its tree's end"
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(NamedTuple):
     """What changes with every call; kept apart so that a call replaces little."""
 
     offered: Ticket | None = None     # a ticket that was offered the lane and has not answered
@@ -61,10 +57,10 @@ class Activity:
     interrupt_at: float | None = None # lived time the running call was asked to stop
     calls: int = 0
     swept: float | None = None        # lived time of the last release since the last call
+    asking: bool = False              # the running call waits for the host's answer; its silence is not counted
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRecord:
+class WorkerRecord(NamedTuple):
     """One process. `held` is bytes it is believed to hold; `due` the lived time its present step must have ended by."""
 
     generation: int = 0
@@ -96,8 +92,7 @@ class WorkerRecord:
         return cls(generation, State.SPAWNING, born=now, due=due, activity=Activity(since=now))
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(NamedTuple):
     """What outlives a process. `waiting` is FIFO; `deaths` are lived times inside the crash window."""
 
     generation: int = 0
@@ -115,12 +110,11 @@ class Ledger:
     quarantined: bool = False         # stand-ins of a former worker are kept until the next registration
 
 
-@dataclass(frozen=True, slots=True)
-class Env:
+class Env(NamedTuple):
     """An environment as the machine sees it. `limits` are the settings with the plan's own overrides applied."""
 
     key: str
-    limits: Settings = field(default_factory=Settings)
+    limits: Settings = Settings()
     killable: bool = True
     ledger: Ledger = Ledger()
     row: WorkerRecord = WorkerRecord()
@@ -130,24 +124,28 @@ Step = tuple[Env, tuple[Effect, ...]]
 """What every handler returns: the next value and what the driver must do."""
 
 _T = TypeVar("_T", Activity, WorkerRecord, Ledger)
-_READERS: dict[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {
-    cls: (names := tuple(f.name for f in fields(cls)), attrgetter(*names)) for cls in (Activity, WorkerRecord, Ledger)
-}
-_behind_state = attrgetter(*_READERS[WorkerRecord][0][2:6])
-_behind_activity = attrgetter(*_READERS[WorkerRecord][0][7:])
 
 
 def changed(value: _T, **changes: Any) -> _T:
     """Return a copy of a value with some fields changed."""
-    names, read = _READERS[type(value)]
-    return type(value)(**(dict(zip(names, read(value), strict=True)) | changes))
+    return value._replace(**changes)
 
 
 def with_activity(env: Env, state: State, activity: Activity) -> Env:
     """Return the env with its row's state and activity changed; the short way every call takes."""
     row = env.row
-    parts = (row.generation, state, *_behind_state(row), activity, *_behind_activity(row))
-    return Env(env.key, env.limits, env.killable, env.ledger, WorkerRecord(*parts))
+    parts = (row.generation, state, *row[2:_ACTIVITY], activity, *row[_ACTIVITY + 1:])
+    return Env(env.key, env.limits, env.killable, env.ledger, WorkerRecord._make(parts))
+
+
+def with_story(env: Env, tale: Story) -> Env:
+    """Return the env with another story; the other thing every call changes."""
+    ledger = Ledger._make((*env.ledger[:_STORY], tale, *env.ledger[_STORY + 1:]))
+    return Env(env.key, env.limits, env.killable, ledger, env.row)
+
+
+_ACTIVITY = WorkerRecord._fields.index("activity")
+_STORY = Ledger._fields.index("story")
 
 
 def with_row(env: Env, **changes: Any) -> Env:

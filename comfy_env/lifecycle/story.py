@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 MOST_IMPORTANT = 160
 MOST_ORDINARY = 40
@@ -20,8 +21,7 @@ class Line:
     ordinary: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(NamedTuple):
     """Immutable; `told` and `called` return the story with one more entry."""
 
     lines: tuple[Line, ...] = ()
@@ -61,14 +61,15 @@ def _without_first(lines: tuple[Line, ...], ordinary: bool) -> tuple[Line, ...]:
 
 def lines_text(story: Story, now: float | None = None) -> tuple[str, ...]:
     """Return the story's lines for people; with `now` (lived time) each says how long ago, else at what lived time."""
-    return tuple(f"{_when(line, now)}  #{line.generation}  {_what(line)}" for line in story.lines)
+    return tuple(f"{_when(line, now)}  #{line.generation}  {line_text(line)}" for line in story.lines)
 
 
 def _when(line: Line, now: float | None) -> str:
     return f"at {line.at:.3f} s" if now is None else f"{max(0.0, now - line.at):.3f} s ago"
 
 
-def _what(line: Line) -> str:
+def line_text(line: Line) -> str:
+    """Return what a line tells, without its time."""
     if line.count == 1:
         return line.text
     return f"{line.text} ({line.count} times in {line.last - line.at:.3f} s)"

@@ -8,8 +8,8 @@ from dataclasses import fields
 from typing import Any
 
 from comfy_env.lifecycle import effects, events, story
-from comfy_env.lifecycle.deaths import Outcome
-from comfy_env.lifecycle.record import SERVING, Env, changed, with_parts
+from comfy_env.lifecycle.deaths import Kind, Outcome
+from comfy_env.lifecycle.record import SERVING, Env, with_story
 from comfy_env.values import ExitStatus, Proof, Want
 
 QUIET = frozenset({events.Accepted, events.CallAlive, events.HeldGrew, events.HostHoldsChanged, events.PromptChanged})
@@ -18,8 +18,10 @@ QUIET = frozenset({events.Accepted, events.CallAlive, events.HeldGrew, events.Ho
 EVERYDAY = frozenset({effects.Settle, effects.Dispatch, effects.Ping, effects.Release, effects.SendInterrupt})
 """Effects that may appear in an everyday step."""
 
+CALLS = {kind: f"call {kind.name.lower()}" for kind in Kind}
+
 ORDINARY: dict[type, Callable[[Any], str]] = {
-    events.CallEnded: lambda event: f"call {event.outcome.kind.name.lower()}",
+    events.CallEnded: lambda event: CALLS[event.outcome.kind],
     events.SignOfLife: lambda event: f"sign of life: {event.stage}",
     events.Receipt: lambda event: f"released {event.freed} bytes, {event.held} still held",
     events.Ponged: lambda event: "answered a ping",
@@ -34,27 +36,28 @@ def tell(before: Env, event: events.Event, after: Env, wanted: tuple[effects.Eff
     row = after.row
     if _is_everyday(before, after, wanted):
         text = _everyday(kind, event, wanted)
-        return _with(after, story.called(after.ledger.story, now, text, row.generation)) if text else after
-    return _with(after, story.told(after.ledger.story, now, _line(before, event, after, wanted), row.generation))
-
-
-def _with(env: Env, tale: story.Story) -> Env:
-    return with_parts(env, changed(env.ledger, story=tale), env.row)
+        return with_story(after, story.called(after.ledger.story, now, text, row.generation)) if text else after
+    return with_story(after, story.told(after.ledger.story, now, _line(before, event, after, wanted), row.generation))
 
 
 def _is_everyday(before: Env, after: Env, wanted: tuple[effects.Effect, ...]) -> bool:
     was, now_is = before.row.state, after.row.state
     if was is not now_is and not (was in SERVING and now_is in SERVING):
         return False
-    return all(type(effect) in EVERYDAY for effect in wanted)
+    for effect in wanted:
+        if type(effect) not in EVERYDAY:
+            return False
+    return True
 
 
 def _everyday(kind: type, event: events.Event, wanted: tuple[effects.Effect, ...]) -> str:
     words = ORDINARY.get(kind)
     if words is not None:
         return words(event)
-    settled = next((effect for effect in wanted if isinstance(effect, effects.Settle)), None)
-    return f"call not begun: {settled.outcome.kind.name.lower()}" if settled else ""
+    for effect in wanted:
+        if isinstance(effect, effects.Settle):
+            return f"call not begun: {effect.outcome.kind.name.lower()}"
+    return ""
 
 
 def _line(before: Env, event: events.Event, after: Env, wanted: tuple[effects.Effect, ...]) -> str:

@@ -79,6 +79,22 @@ def index(value: Any) -> str:
     return requirements.check_index(text(value))
 
 
+def indexes(value: Any) -> Indexes:
+    """Return a list of indexes, or a table of `extra` ones and the packages (`cuda`) whose CUDA wheels are looked up."""
+    if not isinstance(value, dict):
+        return Indexes(each(index)(value))
+    parts = table(value, {"extra": each(index), "cuda": each(requirements.cuda_wheel)})
+    return Indexes(parts.get("extra", ()), parts.get("cuda", ()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Indexes:
+    """Where packages come from. ``cuda`` are requirements that mean CUDA wheels."""
+
+    extra: tuple[str, ...] = ()
+    cuda: tuple[str, ...] = ()
+
+
 def conda(value: Any) -> Conda:
     parts = {"channels": each(_conda_word), "dependencies": each(_conda_word)}
     return Conda(**table(value, parts))

@@ -7,6 +7,7 @@ paths, no local files, no credentials. A refusal never repeats a secret.
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -15,8 +16,12 @@ from packaging.utils import canonicalize_name
 from comfy_env.packs.redact import clean_hard, has_secret
 from comfy_env.packs.wrong import Wrong
 
+CUDA_WHEELS = "cuda-wheels"
+"""The scheme of a requirement such as `name @ cuda-wheels:>=1.2`: the wheel that fits the host's torch, from the index of CUDA wheels."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PATH = re.compile(r"^(\.|~|/|\\|[A-Za-z]:[\\/])")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
 _KEEP = "keep credentials in a keyring, ~/.netrc or the installer's own settings"
 _INSTEAD = {
     "-r": "write the lines of that file into dependencies",
@@ -45,6 +50,17 @@ def check(line: str, source_builds: bool = False) -> str:
     if has_secret(text):
         raise Wrong(f"{clean_hard(text)!r} carries credentials", _KEEP)
     return _parsed(text, source_builds)
+
+
+def cuda_wheel(package: Any) -> str:
+    """Return a package's name, perhaps with a version, as a requirement that means its CUDA wheel; raises Wrong."""
+    try:
+        wanted = Requirement(str(package))
+    except InvalidRequirement:
+        raise Wrong(f"{package!r} is not a package", 'write "name" or "name==1.2"') from None
+    if wanted.url or wanted.marker or wanted.extras:
+        raise Wrong(f"{package!r} must be a name, perhaps with a version")
+    return check(f"{wanted.name} @ {CUDA_WHEELS}:{wanted.specifier}")
 
 
 def name_of(requirement: str) -> str:
@@ -81,7 +97,8 @@ def _check_url(name: str, url: str, source_builds: bool) -> None:
     scheme = urlsplit(url).scheme.lower()
     if "${" in url:
         raise Wrong(f"{shown!r} asks for a variable inside a URL", "write the URL out")
-    if scheme == "https" and urlsplit(url).path.endswith(".whl"):
+    safe = scheme == "https" or (scheme == "http" and urlsplit(url).hostname in _LOCAL)
+    if scheme == CUDA_WHEELS or (safe and urlsplit(url).path.endswith(".whl")):
         return
     if scheme not in ("https", "git+https", "git+ssh"):
         raise Wrong(f"{shown!r} is refused: {scheme or 'no'} URLs are not allowed", "use an https URL of a wheel")
@@ -94,7 +111,7 @@ def check_index(url: str) -> str:
     parts = urlsplit(url.strip())
     if has_secret(url) or "@" in parts.netloc:
         raise Wrong(f"the index {clean_hard(url)!r} carries credentials", _KEEP)
-    local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    local = parts.hostname in _LOCAL
     if not parts.netloc or not (parts.scheme == "https" or (parts.scheme == "http" and local)) or _CONTROL.search(url) or "${" in url:
         raise Wrong(f"the index {clean_hard(url)!r} is refused", "an index is an https URL")
     return url.strip()

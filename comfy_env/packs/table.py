@@ -19,7 +19,7 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "dependencies": fields.each(fields.requirement),
     "nodes": fields.each(fields.text),
     "torch": fields.choice("own", "host", "none"),
-    "indexes": fields.each(fields.index),
+    "indexes": fields.indexes,
     "conda": fields.conda,
     "env": fields.variables,
     "secrets": fields.each(fields.variable),

@@ -5,6 +5,7 @@ A verb whose generation was given up while it ran is undone: a process that arri
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
@@ -19,15 +20,18 @@ from comfy_env.pool import endings
 from comfy_env.pool.failures import outcome_of
 from comfy_env.pool.seat import Seat, Worker
 from comfy_env.process import launch as launching
+from comfy_env.process import procs, tree
 from comfy_env.process.output import Output
 from comfy_env.transport import canary as canaries
 from comfy_env.transport.boot import boot_document
-from comfy_env.transport.endpoint import open_endpoint
+from comfy_env.transport.endpoint import SocketEndpoint, open_endpoint
 from comfy_env.transport.session import session_of
 from comfy_env.values import EnvState, EnvStatus, Launch
 
 if TYPE_CHECKING:
+    from comfy_env.hooks.relay import Relay
     from comfy_env.pool.house import House
+    from comfy_env.process.rundir import WorkerRun
 
 _REFUSALS = {EnvStatus.MOVED: errors.EnvMoved}
 
@@ -62,36 +66,43 @@ def _seat_down(house: House, seat: Seat, worker: Worker) -> None:
 
 def _prepare(house: House, seat: Seat, generation: int) -> Worker:
     relay, interpreter = _interpreter(seat)
-    host = house.host_run()
-    run = host.new_worker(seat.key, generation)
-    endpoint = open_endpoint()
-    log_file = house.log_file(seat.key)
-    try:
-        launch = Launch(
-            env=seat.key,
-            generation=generation,
-            plan=seat.plan,
-            argv=launching.command(str(interpreter), host.worker_folder, endpoint.boot_fd),
-            cwd=run.folder,
-            variables=launching.worker_variables(seat.plan, nonce=run.nonce, host_nonce=host.nonce, generation=generation),
-            import_roots=tuple(os.path.abspath(root) for root in seat.plan.roots),
-            run_folder=run.folder,
-            worker_folder=host.worker_folder,
-            nonce=run.nonce,
-            host_nonce=host.nonce,
-            endpoint=endpoint,
-            auth_key=secrets.token_bytes(32),
-            log_file=log_file,
-            birth_seconds=seat.env.limits.birth,
-            sign=lambda stage: seat.post(events.SignOfLife(generation, stage)),
-        )
-        launch = relay.launch(launch)
-        endpoint.write_boot(boot_document(launch, endpoint, run.record_path))
-        return Worker(generation, relay, launch, run, endpoint, Output(seat.key, generation, log_file))
-    except BaseException:
-        endpoint.close()
-        run.close()
-        raise
+    run = house.host_run().new_worker(seat.key, generation)
+    with contextlib.ExitStack() as undo:
+        undo.callback(run.close)
+        endpoint = open_endpoint()
+        undo.callback(endpoint.close)
+        worker = _launched(house, seat, relay, str(interpreter), run, endpoint, generation)
+        undo.pop_all()
+    return worker
+
+
+def _launched(
+    house: House, seat: Seat, relay: Relay, interpreter: str, run: WorkerRun, endpoint: SocketEndpoint, generation: int
+) -> Worker:
+    host, log_file = house.host_run(), house.log_file(seat.key)
+    launch = Launch(
+        env=seat.key,
+        generation=generation,
+        plan=seat.plan,
+        argv=launching.command(interpreter, host.worker_folder, endpoint.boot_fd),
+        cwd=run.folder,
+        variables=launching.worker_variables(seat.plan, nonce=run.nonce, host_nonce=host.nonce, generation=generation),
+        import_roots=tuple(os.path.abspath(root) for root in seat.plan.roots),
+        run_folder=run.folder,
+        worker_folder=host.worker_folder,
+        nonce=run.nonce,
+        host_nonce=host.nonce,
+        endpoint=endpoint,
+        auth_key=secrets.token_bytes(32),
+        log_file=log_file,
+        birth_seconds=seat.env.limits.birth,
+        sign=lambda stage: seat.post(events.SignOfLife(generation, stage)),
+    )
+    launch = relay.launch(launch)
+    endpoint.write_boot(boot_document(launch, endpoint, run.record_path))
+    worker = Worker(generation, relay, launch, run, endpoint, Output(seat.key, generation, log_file), interpreter=interpreter)
+    house.reloader.attend(seat, worker)
+    return worker
 
 
 def _interpreter(seat: Seat) -> tuple:
@@ -131,6 +142,7 @@ def open_lanes(seat: Seat, generation: int) -> None:
         return
     worker.lanes, worker.session = lanes, session_of(lanes, worker.process)
     worker.python = str(lanes.hello.get("python", ""))
+    worker.program = procs.command_line(worker.process.pid) if worker.process.pid else ""
     kept = seat.post_if(lambda env: env.row.generation == generation and env.row.state is State.JOINING, events.LanesOpen(generation))
     if not kept:
         lanes.close()
@@ -145,12 +157,14 @@ def prove(seat: Seat, generation: int) -> None:
     try:
         proof = worker.relay.verify(worker.process, worker.lanes, canary)
     except Exception as error:  # a birth's failure, by name
-        seat.post(events.ProofFailed(generation, outcome_of(error, Kind.REFUSED)))
+        status = endings.exit_of(worker.process) if isinstance(error, errors.LaneLost) else None
+        seat.post(events.ProcessExited(generation, status) if status else events.ProofFailed(generation, outcome_of(error, Kind.REFUSED)))
         return
     seat.post(events.Proved(generation, proof, canary.digest))
 
 
 def discard(worker: Worker) -> None:
-    """Close what was prepared for a worker that never started."""
+    """Close what was prepared for a worker that was never handed over, and end what a backend may have started of it."""
+    tree.end_carriers(worker.launch.nonce)
     worker.endpoint.close()
     worker.run.close()

@@ -6,7 +6,6 @@ One table says which effect goes where; a new effect without a row is an error a
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from comfy_env.lifecycle.record import SERVING, Env
 from comfy_env.pool import births, endings
 from comfy_env.pool.house import House
 from comfy_env.pool.observing import announce
-from comfy_env.pool.seat import Seat
+from comfy_env.pool.seat import Seat, Worker
 from comfy_env.transport import commands
 
 log = logging.getLogger(__name__)
@@ -109,14 +108,21 @@ class Carrier:
         seat.log.debug("env %s has no zygote to drop", seat.key)
 
     def _quarantine(self, seat: Seat, effect: effects.Quarantine) -> None:
-        self._house.shelf.quarantine(seat.key, effect.generation)
+        _told(lambda: self._house.shelf.quarantine(seat.key, effect.generation), "the stand-in shelf")
 
     def _drop_quarantine(self, seat: Seat, effect: effects.DropQuarantine) -> None:
-        self._house.shelf.drop_quarantine(seat.key)
+        _told(lambda: self._house.shelf.drop_quarantine(seat.key), "the stand-in shelf")
 
     def _note(self, seat: Seat, effect: effects.Note) -> None:
         seat.log.log(_LEVELS.get(effect.level, logging.INFO), "[%s #%s] %s", seat.key, effect.generation, effect.line)
         self._changed(seat)
+
+
+def _told(tell: Callable[[], None], what: str) -> None:
+    try:
+        tell()
+    except Exception:  # the host's own code: what it raises must not keep the next effect, a kill perhaps, from being carried out
+        log.exception("%s raised", what)
 
 
 def ping(seat: Seat, generation: int) -> None:
@@ -125,7 +131,7 @@ def ping(seat: Seat, generation: int) -> None:
     try:
         if worker is None or worker.process is None or worker.lanes is None:
             raise errors.LaneLost("the lane is gone")
-        commands.ping(worker.process, worker.lanes, time.monotonic() + seat.env.limits.ping)
+        commands.ping(worker.process, worker.lanes)  # its limit is the machine's, which ends the worker and with it the lane
     except (errors.ComfyEnvError, OSError) as error:
         seat.post(events.PingFailed(generation, str(error)))
     else:
@@ -140,10 +146,18 @@ def release(seat: Seat, effect: effects.Release) -> None:
             raise errors.LaneLost("the lane is gone")
         released = worker.relay.release(worker.process, worker.lanes, effect.want)
     except Exception as error:  # whatever a backend raises fails the release, by name
-        seat.post(events.ReleaseFailed(effect.generation, f"{type(error).__name__}: {error}"))
+        if worker is not None:
+            worker.receipt = error if isinstance(error, errors.ComfyEnvError) else errors.BackendError(f"release raised {error!r}")
+        seat.post(_unreleased(effect.generation, worker, error))
     else:
-        worker.released = released
+        worker.receipt = released
         seat.post(events.Receipt(effect.generation, released.freed, released.held))
+
+
+def _unreleased(generation: int, worker: Worker | None, error: Exception) -> events.Event:
+    if worker is not None and isinstance(error, errors.LaneLost | errors.FrameDamaged):
+        return endings.news_of(worker, error)   # the next call must not meet what is dead
+    return events.ReleaseFailed(generation, f"{type(error).__name__}: {error}")
 
 
 def interrupt(seat: Seat, effect: effects.SendInterrupt) -> None:

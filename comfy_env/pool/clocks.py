@@ -1,6 +1,6 @@
 """Lived time: a clock that stands still while nobody could run.
 
-A limit must not be exceeded because a laptop slept or the whole process was stopped. The watcher marks each slice it
+A limit must not be exceeded because a laptop slept or the whole process was stopped. Whoever counts marks each slice it
 lived through; a mark that comes later than two slices counts as one.
 """
 
@@ -21,24 +21,50 @@ class LivedClock:
         self._real = real
         self._slice = slice
         self._lock = threading.Lock()
-        self._marked = real()
-        self._lived = self._marked
+        self._marked = self._lived = real()
+        self._mark = (self._marked, self._lived)   # replaced whole: `now` is asked at every event and takes no lock
         self._attended = False
 
     def now(self) -> float:
-        with self._lock:
-            passed = self._real() - self._marked
-            return self._lived + (min(passed, self._slice) if self._attended else passed)
+        marked, lived = self._mark
+        passed = self._real() - marked
+        return lived + (self._slice if self._attended and passed > self._slice else passed)
 
     def mark(self) -> None:
         """Count the time since the last mark as lived, or as one slice if it was longer than two."""
         with self._lock:
             real = self._real()
             passed = real - self._marked
-            self._lived += self._slice if self._attended and passed > 2 * self._slice else passed
+            self._lived += _lived(passed, self._slice) if self._attended else passed
             self._marked = real
+            self._mark = (real, self._lived)
 
     def attend(self, yes: bool) -> None:
         """Tell whether somebody marks; without a watcher the clock is the real one."""
         self.mark()
         self._attended = yes
+
+
+class Patience:
+    """The lived seconds that one thread still waits. It looks at `left` before each wait and waits `slice` at most."""
+
+    def __init__(self, seconds: float, real: Callable[[], float] = time.monotonic, slice: float = SLICE) -> None:
+        self._real = real
+        self._slice = slice
+        self._looked = real()
+        self._left = seconds
+
+    def left(self) -> float:
+        """Count what was lived since the last look; return what is left, at least 0."""
+        real = self._real()
+        self._left -= _lived(real - self._looked, self._slice)
+        self._looked = real
+        return max(0.0, self._left)
+
+    def slice(self) -> float:
+        """Return how long to wait now, 0 when the patience is over."""
+        return min(self.left(), self._slice)
+
+
+def _lived(passed: float, slice: float) -> float:
+    return slice if passed > 2 * slice else passed

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
+from comfy_env import errors
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.deaths import Reason
 from comfy_env.pool.performer import within
 from comfy_env.pool.seat import LAST_WORDS, Seat, Worker
-from comfy_env.process import tree
-from comfy_env.values import ExitStatus
+from comfy_env.process import procs, tree
+from comfy_env.process.waits import readable
+from comfy_env.values import ExitStatus, Process
 
 if TYPE_CHECKING:
     from comfy_env.pool.house import House
+
+EXIT_WAIT = 2.0
+"""Seconds a lost lane waits for the exit status, so that a death is told with its real status."""
+
+
+def exit_of(process: Process) -> ExitStatus | None:
+    """Return how a process whose lane was lost ended, since the lane often ends a moment earlier; None if it lives on."""
+    known = process.exit_status()
+    with contextlib.suppress(OSError):  # then it is not waited for
+        if known is None:
+            readable([process.exit_handle()], EXIT_WAIT)
+    return known or process.exit_status()
+
+
+def news_of(worker: Worker, lost: errors.ComfyEnvError) -> events.Event:
+    """Return what a lost lane tells of its worker: mostly that its process ended."""
+    replaced = _replaced_program(worker)
+    status = exit_of(worker.process) if worker.process is not None and not replaced else None
+    if status is not None:
+        return events.ProcessExited(worker.generation, status)
+    return events.LaneLost(worker.generation, lost.message + (replaced or _replaced_program(worker) or "; its process goes on"))
+
+
+def _replaced_program(worker: Worker) -> str:
+    """Tell what a process whose lane ended runs now, if that is not what it was started as: by exec it lost its lanes."""
+    pid = worker.process.pid if worker.process else None
+    now = procs.command_line(pid) if pid and worker.program else ""
+    return f"; it replaced its program by: {now}" if now and now != worker.program else ""
 
 
 def ask_stack(seat: Seat, generation: int) -> None:
@@ -41,7 +72,10 @@ def kill(house: House, seat: Seat, generation: int, reason: Reason, replaced: bo
     if status is None:
         seat.post(events.WontDie(generation, note))
         return
-    tidy(house, seat, worker)
+    try:
+        tidy(house, seat, worker)
+    except OSError as error:  # the death is complete all the same, and must be told
+        seat.log.warning("generation %s: not everything could be given back: %s", generation, error)
     seat.post(events.TreeGone(generation, status))
 
 
@@ -76,9 +110,11 @@ def tidy(house: House, seat: Seat, worker: Worker) -> None:
 
 
 def release_handles(house: House, worker: Worker) -> None:
-    house.watcher.remove(worker)
-    if worker.session is not None:
-        worker.session.close()
-    worker.endpoint.close()
-    worker.close_process()
-    worker.run.close()
+    """Give back every handle, also those after one that could not be."""
+    with contextlib.ExitStack() as last_first:
+        last_first.callback(worker.run.close)
+        last_first.callback(worker.close_process)
+        last_first.callback(worker.endpoint.close)
+        if worker.session is not None:
+            last_first.callback(worker.session.close)
+        last_first.callback(house.watcher.remove, worker)

@@ -11,12 +11,14 @@ from comfy_env import errors
 from comfy_env.lifecycle.deaths import Kind, Outcome
 from comfy_env.lifecycle.story import lines_text
 from comfy_env.pool.seat import LAST_WORDS
+from comfy_env.process import shortage
 from comfy_env.transport.answers import RemoteError
 
 if TYPE_CHECKING:
-    from comfy_env.pool.seat import Seat
+    from comfy_env.pool.seat import Seat, Worker
 
 _KINDS = {kind.value: kind for kind in Kind if kind is not Kind.RETURNED}
+_DEATHS = (Kind.CRASHED, Kind.DIED_BEFORE_JOINING)
 STORY_LINES = 6
 
 
@@ -45,8 +47,14 @@ def failure(seat: Seat, generation: int, outcome: Outcome) -> errors.ComfyEnvErr
         output=worker.output.tail() if worker else (),
         stack=outcome.stack,
         story=lines_text(seat.env.ledger.story, seat.clock())[-STORY_LINES:],
-        hint=outcome.hint,
+        hint=outcome.hint or _memory_hint(worker, outcome),
     )
+
+
+def _memory_hint(worker: Worker | None, outcome: Outcome) -> str:
+    if worker is None or outcome.kind not in _DEATHS:
+        return ""
+    return shortage.hint(outcome.status, getattr(worker.process, "kills_before", 0))
 
 
 def node_raised(seat: Seat, generation: int, remote: RemoteError) -> errors.NodeRaised:

@@ -13,6 +13,7 @@ from comfy_env.errors import PoolClosed
 from comfy_env.hooks.observers import Observers
 from comfy_env.hooks.registry import Registry
 from comfy_env.pool.clocks import LivedClock
+from comfy_env.pool.reload import Reloader
 from comfy_env.pool.seat import Seat
 from comfy_env.pool.watcher import Watcher
 from comfy_env.process import sweep
@@ -46,6 +47,7 @@ class House:
         self.lived = LivedClock()
         self.now: Callable[[], float] = clock.now if clock else self.lived.now
         self.watcher = Watcher(self.lived, self.now, seats, tick, settings.tick)
+        self.reloader = Reloader(seats)
         self._born = born
         self._lock = threading.Lock()
         self._run: HostRun | None = None
@@ -90,10 +92,11 @@ class House:
         return folder / f"{key}.log"
 
     def close(self) -> None:
-        """Stop the watcher and remove the run folder; every worker must be gone."""
+        """Stop the threads and remove the run folder; every worker must be gone."""
         with self._lock:
             self._closed = True
             run, self._run = self._run, None
+        self.reloader.close()
         self.watcher.stop()
         if run is not None:
             run.close()

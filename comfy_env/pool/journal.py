@@ -12,12 +12,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from comfy_env.lifecycle.story import lines_text
+from comfy_env.lifecycle.story import line_text
 from comfy_env.pool.seat import Seat
 from comfy_env.pool.views import picture
+from comfy_env.process import keepsakes
 
 if TYPE_CHECKING:
     from comfy_env.pool.house import House
@@ -31,6 +33,7 @@ class Journal:
         self._house = house
         self._seats = seats
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._timer: threading.Timer | None = None
         self._told = False
         self._closed = False
@@ -75,16 +78,13 @@ class Journal:
         host = self._house.opened
         if host is None:
             return
-        stories = host.folder.parent / "stories"
-        stories.mkdir(mode=0o700, exist_ok=True)
         for seat in self._seats():
-            self._save(stories / f"{seat.key}.json", {"key": seat.key, "story": _story(seat), "ended": time.time()})
+            keepsakes.save(host.folder.parent / "stories", seat.key, {"key": seat.key, "story": _story(seat), "ended": time.time()})
 
     def _save(self, path: Path, page: dict[str, Any]) -> None:
-        beside = path.with_name(f".{path.name}.{threading.get_ident()}")
         try:
-            beside.write_text(json.dumps(page), encoding="utf-8")
-            beside.replace(path)
+            with self._writing:
+                keepsakes.write_private(path, json.dumps(page))
         except OSError as error:
             if not self._told:
                 log.warning("the journal %s cannot be written: %s", path, error)
@@ -92,7 +92,13 @@ class Journal:
 
 
 def _story(seat: Seat) -> list[str]:
-    return list(lines_text(seat.env.ledger.story, seat.clock()))
+    """Return the story's lines with the time of day, since they are read later."""
+    now, wall = seat.clock(), time.time()
+    return [f"{_clock(wall - (now - line.at))}  #{line.generation}  {line_text(line)}" for line in seat.env.ledger.story.lines]
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at).strftime("%H:%M:%S.%f")[:-3]
 
 
 def _entry(seat: Seat) -> dict[str, Any]:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import select
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from comfy_env import errors
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.deaths import Kind, Outcome
 from comfy_env.lifecycle.record import Env
+from comfy_env.pool.clocks import Patience
+from comfy_env.pool.endings import news_of
 from comfy_env.pool.failures import failure, node_raised, outcome_of
 from comfy_env.pool.seat import Seat, Worker
 from comfy_env.pool.tickets import Offer, Settled, Ticket
 from comfy_env.transport.answers import Answer
 from comfy_env.values import Progress
-
-EXIT_WAIT = 2.0
-"""Seconds a lost lane waits for the exit status, so that a death is told with its real status."""
 
 _RETURNED = Outcome(Kind.RETURNED)
 _REFUSALS = {"encode": Kind.ENCODE_REFUSED, "reference": Kind.REFERENCE_LOST}
@@ -27,31 +24,38 @@ _OWN_ERRORS = (Kind.RAISED, Kind.ENCODE_REFUSED, Kind.DECODE_REFUSED, Kind.REFER
 _serving = threading.local()
 
 
-def ask(seat: Seat, ticket: Ticket, message: dict[str, Any], until: float | None) -> Any:
+def ask(seat: Seat, ticket: Ticket, message: dict[str, Any], patience: Patience | None) -> Any:
     """Wait for the lane, run the call on it, return its value or raise its failure."""
+    word = _wait(seat, ticket, patience)
+    if isinstance(word, Settled):
+        raise failure(seat, word.generation, word.outcome)
+    served = _served()
+    served.append(seat.key)
+    try:
+        _run(seat, seat.workers[word.generation], ticket, message)
+    finally:
+        served.remove(seat.key)
+    return _conclude(seat, ticket)
+
+
+def refuse_reentry(seat: Seat) -> None:
+    """Refuse a call from inside a callback of the same environment before anything is asked for it."""
     if seat.key in _served():
         raise errors.CallFailed(
             "a call to an environment from inside its own callback would wait for itself", env=seat.key, hint="call another environment"
         )
-    word = _wait(seat, ticket, until)
-    if isinstance(word, Settled):
-        raise failure(seat, word.generation, word.outcome)
-    worker = seat.workers[word.generation]
-    with _serving_env(seat.key):
-        _run(seat, worker, ticket, message)
-    return _conclude(seat, ticket)
 
 
-def _wait(seat: Seat, ticket: Ticket, until: float | None) -> Offer | Settled:
+def _wait(seat: Seat, ticket: Ticket, patience: Patience | None) -> Offer | Settled:
     """Wait until the lane was offered and accepted, or the ticket settled."""
     while True:
         try:
-            word = ticket.next_word(until)
+            word = ticket.next_word(patience)
         except BaseException:
             seat.post(events.CallWithdrawn(ticket.number))
             raise
         if word is None:
-            until = None
+            patience = None
             seat.post(events.CallWithdrawn(ticket.number))
         elif isinstance(word, Settled) or _accept(seat, ticket, word.generation):
             return word
@@ -63,8 +67,12 @@ def _accept(seat: Seat, ticket: Ticket, generation: int) -> bool:
     def offered(env: Env) -> bool:
         return env.row.generation == generation and env.row.activity.offered == number
 
-    ticket.accepted = seat.post_if(offered, events.Accepted(generation, number))
-    return ticket.accepted
+    process = seat.workers[generation].process if generation in seat.workers else None
+    ended = process.exit_status() if process is not None else None
+    if ended is not None:   # nobody noticed yet; the next generation offers itself
+        seat.post(events.ProcessExited(generation, ended))
+        return False
+    return seat.post_if(offered, events.Accepted(generation, number))
 
 
 def _run(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) -> None:
@@ -73,7 +81,7 @@ def _run(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) ->
     try:
         answer = _converse(seat, worker, ticket, message)
     except (errors.LaneLost, errors.FrameDamaged) as error:
-        _lane_lost(seat, worker, error.message)
+        seat.post(news_of(worker, error))
     except errors.ComfyEnvError as error:
         ticket.error = error
         seat.post(events.CallEnded(generation, number, outcome_of(error)))
@@ -95,10 +103,23 @@ def _converse(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any
             generation=worker.generation,
             alive=lambda: seat.post(alive),
             on_progress=(lambda progress: _report(seat, ticket, progress)) if ticket.options.on_progress else None,
-            callbacks=ticket.options.callbacks,
+            callbacks={name: _told(seat, alive, function) for name, function in ticket.options.callbacks.items()},
         )
     finally:
         ticket.reading = False
+
+
+def _told(seat: Seat, alive: events.CallAlive, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a callback during which the call's silence is not counted: its worker waits for this very function."""
+
+    def serve(*args: Any, **kwargs: Any) -> Any:
+        seat.post(events.CallAlive(alive.generation, alive.ticket, asking=True))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            seat.post(alive)
+
+    return serve
 
 
 def _report(seat: Seat, ticket: Ticket, progress: Progress) -> None:
@@ -137,21 +158,10 @@ def _answered(seat: Seat, worker: Worker, ticket: Ticket, answer: Answer) -> Non
     seat.post(events.CallEnded(generation, ticket.number, outcome))
 
 
-def _lane_lost(seat: Seat, worker: Worker, why: str) -> None:
-    """Tell the machine with the exit status if the process ended, since the lane often ends a moment earlier."""
-    assert worker.process is not None
-    handle = worker.process.exit_handle()
-    if handle is not None:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        poll.poll(EXIT_WAIT * 1000)
-    status = worker.process.exit_status()
-    news = events.ProcessExited(worker.generation, status) if status else events.LaneLost(worker.generation, why)
-    seat.post(news)
-
-
 def _conclude(seat: Seat, ticket: Ticket) -> Any:
     settled = ticket.settlement()
+    if ticket.stopped is not None:
+        raise ticket.stopped  # its own hook wanted the end, whichever way that came
     if settled.outcome.kind is Kind.RETURNED:
         return ticket.value
     if ticket.error is not None and settled.outcome.kind in _OWN_ERRORS:
@@ -163,13 +173,3 @@ def _served() -> list[str]:
     if not hasattr(_serving, "envs"):
         _serving.envs = []
     return _serving.envs
-
-
-@contextmanager
-def _serving_env(key: str) -> Iterator[None]:
-    served = _served()
-    served.append(key)
-    try:
-        yield
-    finally:
-        served.remove(key)

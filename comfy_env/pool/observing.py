@@ -19,9 +19,12 @@ News = tuple[str, dict[str, Any]]
 
 def announce(house: House, seat: Seat, before: Env, event: events.Event, wanted: tuple[effects.Effect, ...]) -> None:
     """Tell every observer; an observer's exception never reaches the pool."""
-    record = picture(seat, seat.clock())
-    for name, facts in (*_from_event(seat.env, before, event), *_from_effects(seat.env, wanted)):
-        house.observers.tell(name, record=record, **facts)
+    hears = house.observers.hears
+    news = [one for one in (*_from_event(seat.env, before, event), *_from_effects(seat.env, wanted)) if hears(one[0])]
+    if news:
+        record = picture(seat, seat.clock())
+        for name, facts in news:
+            house.observers.tell(name, record=record, **facts)
 
 
 def _from_event(env: Env, before: Env, event: events.Event) -> Iterator[News]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -17,18 +16,20 @@ from comfy_env.lifecycle.machine import new_env
 from comfy_env.lifecycle.record import State
 from comfy_env.lifecycle.story import lines_text
 from comfy_env.pool import ticking
+from comfy_env.pool.asides import ask_aside
 from comfy_env.pool.asyncs import in_thread
 from comfy_env.pool.carrier import Carrier
-from comfy_env.pool.commands import release
+from comfy_env.pool.clocks import Patience
+from comfy_env.pool.commands import interrupt, release
 from comfy_env.pool.house import House
 from comfy_env.pool.journal import Journal
-from comfy_env.pool.lanes import ask
+from comfy_env.pool.lanes import ask, refuse_reentry
 from comfy_env.pool.seat import Seat, has_process
 from comfy_env.pool.shutdown import Exit, shut_down
 from comfy_env.pool.tickets import DEFAULT_OPTIONS, Ticket
 from comfy_env.pool.views import Record, picture
 from comfy_env.settings import Settings
-from comfy_env.values import BuildStep, CallOptions, Changes, EnvPlan, EnvState, EnvStatus, Released
+from comfy_env.values import BuildStep, CallOptions, Changes, EnvPlan, EnvState, EnvStatus, Released, Want
 
 _OVER = (State.COLD, State.GONE, State.PARKED, State.WEDGED)
 _REASONS = {reason.name.lower(): reason for reason in Reason}
@@ -52,8 +53,9 @@ class WorkerPool:
         memory: ports.Memory | None = None,
         observers: Iterable[object] = (),
     ) -> None:
-        self.settings = settings if settings is not None else Settings.read()
+        self.settings = _checked(settings) if settings is not None else Settings.read()
         self.registry = registry if registry is not None else Registry(settings=self.settings)
+        self._owner = os.getpid()
         self._lock = threading.Lock()
         self._seats: dict[str, Seat] = {}
         self._closed = False
@@ -90,38 +92,55 @@ class WorkerPool:
         this Python's own minor version. Blocks; raises subclasses of `CallFailed` and `SpawnFailed`, `EncodeRefused`,
         `PoolClosed`. Not retried.
         """
-        options = options or DEFAULT_OPTIONS
-        return self._serve(self._seat(plan), Ticket(options), target, args, kwargs)
+        return self._serve(self._seat(plan), self._ticket(options), target, args, kwargs)
 
     async def call_async(
         self, plan: EnvPlan, target: str | Callable[..., Any], /, *args: Any, options: CallOptions | None = None, **kwargs: Any
     ) -> Any:
         """Run `call` on a thread of its own and await it; cancelling withdraws the call, or interrupts it if it runs."""
         seat = self._seat(plan)
-        ticket = Ticket(options or DEFAULT_OPTIONS)
+        ticket = self._ticket(options)
         return await in_thread(lambda: self._serve(seat, ticket, target, args, kwargs), cancel=lambda: self._leave(seat, ticket))
 
+    @staticmethod
+    def _ticket(options: CallOptions | None) -> Ticket:
+        if options is not None and not isinstance(options, CallOptions):
+            raise errors.PlanError(f"options must be CallOptions(...), not {type(options).__name__} {options!r}")
+        return Ticket(options or DEFAULT_OPTIONS)
+
     def _serve(self, seat: Seat, ticket: Ticket, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        refuse_reentry(seat)
         options = ticket.options
-        until = None if options.wait is None else time.monotonic() + options.wait
+        patience = None if options.wait is None else Patience(options.wait)
         message = {"target": target, "args": args, "kwargs": kwargs, "node": _node(options)}
         seat.tickets[ticket.number] = ticket
+        ticking.tell(ticking.tell_prompt, self._house, seat)
         seat.post(events.CallWanted(ticket.number, options.silence))
-        return ask(seat, ticket, message, until)
+        if ticket.left:
+            seat.post(events.CallWithdrawn(ticket.number))
+        return ask(seat, ticket, message, patience)
 
     def _leave(self, seat: Seat, ticket: Ticket) -> None:
+        ticket.left = True  # before the news: a call that is not wanted yet is withdrawn as soon as it is
         seat.post(events.CallWithdrawn(ticket.number))
-        if ticket.accepted:
-            seat.post(events.InterruptWanted(ticket.number))
+        seat.post(events.InterruptWanted(ticket.number))
 
     def interrupt(self, plan: EnvPlan | str) -> bool:
-        """Ask the running call of an environment to stop; tell whether one was running. From any thread."""
+        """Ask the running call of an environment to stop, or those that wait where none runs yet; tell whether there was one.
+
+        From any thread. A call that begins afterwards is never hit.
+        """
         seat = self._known(plan)
-        running = seat.env.row.activity.running if seat else None
-        if seat is None or running is None:
-            return False
-        seat.post(events.InterruptWanted(running))
-        return True
+        return interrupt(seat) if seat else False
+
+    def ask_aside(self, plan: EnvPlan | str, question: str, facts: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
+        """Ask a living worker something beside whatever it does: "ping", "refresh_input_types" or "fingerprint".
+
+        None where no worker serves or it did not answer within `COMFY_ENV_SIDE_REPLY_SECONDS`; its side lane then rests
+        for `COMFY_ENV_SIDE_REST_SECONDS`. Never starts a worker; an answer is no evidence of health.
+        """
+        seat = self._known(plan)
+        return ask_aside(seat, question, facts or {}) if seat else None
 
     # ------------------------------------------------------------ workers
 
@@ -139,13 +158,13 @@ class WorkerPool:
         seat = self._known(plan)
         return lines_text(seat.env.ledger.story, seat.clock()) if seat else ()
 
-    def release(self, plan: EnvPlan | str) -> Released | None:
+    def release(self, plan: EnvPlan | str, want: Want | None = None) -> Released | None:
         """Ask a worker to give back everything it holds; None where there is no worker.
 
         Raises `LaneBusy` when the lane was not to be had for `COMFY_ENV_COMMAND_LOCK_SECONDS`.
         """
         seat = self._known(plan)
-        return release(seat) if seat and has_process(seat.env) else None
+        return release(seat, want) if seat and has_process(seat.env) else None
 
     def kill(self, plan: EnvPlan | str, reason: str = "asked") -> bool:
         """End an environment's worker now and wait until it is gone; tell whether there was one."""
@@ -161,10 +180,29 @@ class WorkerPool:
         return True
 
     def sources_changed(self, plan: EnvPlan | str) -> None:
-        """Tell that a pack's sources changed and settled: its worker is replaced at its next idle moment."""
+        """Tell that a pack's sources changed and settled: its worker is replaced at its next idle moment.
+
+        With `COMFY_ENV_SOURCE_POLL_SECONDS`, or `source_poll` in the plan's limits, the pool sees it by itself.
+        """
         seat = self._known(plan)
         if seat is not None:
-            seat.post(events.SourceChanged())
+            seat.post(events.SourceChanged(settled=True))
+
+    def stand_ins(self, plan: EnvPlan | str, generation: int, count: int) -> None:
+        """Tell how many stand-ins of a worker the host's list of models now has, after it was brought up to date.
+
+        A worker with stand-ins is not reaped; what was kept of an older worker's may go.
+        """
+        seat = self._known(plan)
+        if seat is not None:
+            seat.post(events.StandInsChanged(generation, count))
+            seat.post(events.StandInsRegistered())
+
+    def remark(self, plan: EnvPlan | str, line: str) -> None:
+        """Enter a line in an environment's story."""
+        seat = self._known(plan)
+        if seat is not None:
+            seat.remark(line)
 
     # ------------------------------------------------------------ environments
 
@@ -199,6 +237,7 @@ class WorkerPool:
 
     def seats(self) -> list[Seat]:
         """Return the seats of all environments the pool has heard of."""
+        self._check_owner()
         with self._lock:
             return list(self._seats.values())
 
@@ -209,7 +248,12 @@ class WorkerPool:
         self._journal.write()
 
     def close(self) -> None:
-        """Stop every worker within one shared deadline and give everything back; nothing spawns afterwards."""
+        """Stop every worker within one shared deadline and give everything back; nothing spawns afterwards.
+
+        Does nothing in a forked child: the workers are its parent's.
+        """
+        if os.getpid() != self._owner:
+            return
         with self._lock:
             if self._closed:
                 return
@@ -222,11 +266,23 @@ class WorkerPool:
     def _relay(self, plan: EnvPlan) -> Any:
         return self.registry.backend(plan.backend, plan)
 
+    def _check_owner(self) -> None:
+        """Refuse a forked child, which has the descriptors and none of the threads; asked before any lock is taken."""
+        if os.getpid() != self._owner:
+            raise errors.PoolClosed(
+                f"this pool belongs to process {self._owner}; a forked child cannot use its workers", hint="make a WorkerPool in the child"
+            )
+
     def _known(self, plan: EnvPlan | str) -> Seat | None:
+        self._check_owner()
         with self._lock:
             return self._seats.get(plan if isinstance(plan, str) else plan.key)
 
     def _seat(self, plan: EnvPlan) -> Seat:
+        self._check_owner()
+        if not isinstance(plan, EnvPlan):
+            wanted = "make one with EnvPlan(...), EnvPlan.existing(...) or EnvPlan.from_pack(...)"
+            raise errors.PlanError(f"a plan is wanted, not {type(plan).__name__} {plan!r}", hint=wanted)
         seat = self._seats.get(plan.key)
         if seat is not None and seat.plan is plan:
             return seat
@@ -255,7 +311,13 @@ class WorkerPool:
                     hint=f"give one of them another key ({seat.plan.source or 'the first'}; {plan.source or 'the second'})",
                 )
             seat.plan, seat.relay = plan, relay
-            seat.env = replace(seat.env, limits=self.settings.limited(plan.limits), killable="killable" in relay.capabilities)
+            seat.env = seat.env._replace(limits=self.settings.limited(plan.limits), killable="killable" in relay.capabilities)
+
+
+def _checked(settings: Settings) -> Settings:
+    if not isinstance(settings, Settings):
+        raise errors.PlanError(f"settings must be Settings(...), not {type(settings).__name__} {settings!r}")
+    return settings.checked()
 
 
 def _node(options: CallOptions) -> dict[str, str] | None:

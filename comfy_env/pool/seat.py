@@ -6,20 +6,25 @@ carrier after the lock is released, so no effect can ever run under it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import select
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from comfy_env import errors
+from comfy_env.envs.source_watch import SourceWatch
 from comfy_env.hooks.registry import Registry
 from comfy_env.hooks.relay import Relay
+from comfy_env.lifecycle import story
 from comfy_env.lifecycle.effects import Effect
 from comfy_env.lifecycle.events import Event
 from comfy_env.lifecycle.machine import step
-from comfy_env.lifecycle.record import Env, State
+from comfy_env.lifecycle.record import Env, State, with_ledger
+from comfy_env.pool.clocks import Patience
 from comfy_env.pool.performer import Performer
 from comfy_env.pool.tickets import Ticket
 from comfy_env.process.output import Output
@@ -36,7 +41,9 @@ Carry = Callable[["Seat", Env, Event, tuple[Effect, ...]], None]
 
 @dataclass(eq=False)
 class Worker:
-    """The handles of one generation's process."""
+    """The handles of one generation's process. ``receipt`` is how its last release at rest ended, ``sources`` what may make it
+    stale, ``built`` whether its environment can be built anew under it, ``program`` the line its process showed when it joined.
+    """
 
     generation: int
     relay: Relay
@@ -50,9 +57,13 @@ class Worker:
     python: str = ""
     watched: bool = False
     reading: threading.Lock = field(default_factory=threading.Lock)
-
     closed: bool = False
-    released: Released | None = None
+    receipt: Released | errors.ComfyEnvError | None = None
+    side_rests_until: float = 0.0
+    interpreter: str = ""
+    program: str = ""
+    sources: SourceWatch | None = None
+    built: bool = False
 
     def feed(self, fd: int) -> bool:
         """Read what an output pipe holds now; False at its end. One reader at a time, none after `close_process`."""
@@ -63,11 +74,9 @@ class Worker:
         """Read what is left in the output pipes for at most so long; the end of file is never waited for."""
         until = time.monotonic() + seconds
         ended: set[int] = set()
-        while time.monotonic() < until and self.process is not None:
-            ready = [fd for fd in self._readable() if fd not in ended]
-            if not ready:
-                return
-            ended.update(fd for fd in ready if not self.feed(fd))
+        with contextlib.suppress(OSError):  # then its last words are lost, and nothing else
+            while time.monotonic() < until and (ready := [fd for fd in self._readable() if fd not in ended]):
+                ended.update(fd for fd in ready if not self.feed(fd))
 
     def _readable(self) -> list[int]:
         with self.reading:
@@ -100,6 +109,7 @@ class Seat:
     registry: Registry
     lock: threading.Lock = field(default_factory=threading.Lock)
     changed: threading.Condition = field(init=False)
+    watchers: int = 0
     workers: dict[int, Worker] = field(default_factory=dict)
     tickets: dict[int, Ticket] = field(default_factory=dict)
     performers: dict[int, Performer] = field(default_factory=dict)
@@ -122,7 +132,7 @@ class Seat:
         with self.lock:
             before = self.env
             self.env, effects = step(before, event, self.clock())
-            if self.env.row.state is not before.row.state:
+            if self.watchers and self.env.row.state is not before.row.state:
                 self.changed.notify_all()
         if effects or self.env is not before:
             self.carry(self, before, event, effects)
@@ -136,21 +146,38 @@ class Seat:
                 then()
             before = self.env
             self.env, effects = step(before, event, self.clock())
-            if self.env.row.state is not before.row.state:
+            if self.watchers and self.env.row.state is not before.row.state:
                 self.changed.notify_all()
         self.carry(self, before, event, effects)
         return True
 
+    def remark(self, line: str) -> None:
+        """Enter a line in the story; nothing else changes."""
+        with self.lock:
+            ledger = self.env.ledger
+            told = story.told(ledger.story, self.clock(), line, ledger.generation)
+            self.env = with_ledger(self.env, story=told)
+
     def wait_for(self, holds: Callable[[Env], bool], seconds: float) -> bool:
-        """Wait until `holds` of the machine's value; tell whether it came to be."""
+        """Wait until `holds` of the machine's value, for so many lived seconds; tell whether it came to be."""
+        patience = Patience(seconds)
         with self.changed:
-            return self.changed.wait_for(lambda: holds(self.env), seconds)
+            self.watchers += 1
+            try:
+                while not holds(self.env):
+                    wait = patience.slice()
+                    if not wait:
+                        return False
+                    self.changed.wait(wait)
+                return True
+            finally:
+                self.watchers -= 1
 
     def fallback(self) -> Relay:
         """Return the relay the plan allows where its environment is not there, and let the machine know its nature."""
         relay = self.registry.backend(self.plan.fallback or self.plan.backend, self.plan)
         with self.lock:
-            self.env = replace(self.env, killable="killable" in relay.capabilities)
+            self.env = self.env._replace(killable="killable" in relay.capabilities)
         return relay
 
     def performer(self, generation: int) -> Performer:

@@ -6,13 +6,14 @@ settled. A settlement is the last word and comes exactly once.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import queue
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from comfy_env.lifecycle.deaths import Outcome
+from comfy_env.pool.clocks import Patience
 from comfy_env.values import CallOptions, Progress
 
 DEFAULT_OPTIONS = CallOptions()
@@ -34,15 +35,16 @@ class Settled:
 class Ticket:
     """``value`` and ``error`` carry what the worker answered; they are set before the call is reported as ended.
 
-    ``reading`` is true while its asker waits on the lane, ``stopped`` is what its own progress hook raised.
+    ``reading`` is true while its asker waits on the lane, ``stopped`` is what its own progress hook raised, ``left`` tells
+    that somebody gave the call up for its asker.
     """
 
     options: CallOptions = DEFAULT_OPTIONS
     number: int = field(default_factory=lambda: next(_numbers))
     value: Any = None
     error: BaseException | None = None
-    accepted: bool = False
     reading: bool = False
+    left: bool = False
     stopped: BaseException | None = None
     _mail: queue.SimpleQueue[Offer | Settled] = field(default_factory=queue.SimpleQueue)
 
@@ -61,14 +63,16 @@ class Ticket:
             self.stopped = error
             raise
 
-    def next_word(self, until: float | None = None) -> Offer | Settled | None:
-        """Wait for the next word; None when the monotonic time `until` has passed without one."""
-        if until is None:
+    def next_word(self, patience: Patience | None = None) -> Offer | Settled | None:
+        """Wait for the next word; None when the asker's patience is over without one."""
+        if patience is None:
             return self._mail.get()
-        try:
-            return self._mail.get(timeout=max(0.0, until - time.monotonic()))
-        except queue.Empty:
-            return None
+        while True:
+            wait = patience.slice()
+            with contextlib.suppress(queue.Empty):  # not yet
+                return self._mail.get(timeout=wait)
+            if not wait:
+                return None
 
     def settlement(self) -> Settled:
         """Wait for the settlement; offers that came before it are void."""

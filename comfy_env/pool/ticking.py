@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from comfy_env.lifecycle import events
@@ -10,16 +12,25 @@ from comfy_env.pool.seat import Seat
 if TYPE_CHECKING:
     from comfy_env.pool.house import House
 
+log = logging.getLogger(__name__)
+
 
 def tick(house: House, seat: Seat) -> None:
     """Tell what the ports say now, then let the machine judge."""
-    _tell_prompt(house, seat)
-    _tell_card(house, seat)
-    _tell_holds(seat)
+    for what in (tell_prompt, _tell_card, _tell_holds):
+        tell(what, house, seat)
     seat.post(events.Tick())
 
 
-def _tell_prompt(house: House, seat: Seat) -> None:
+def tell(what: Callable[[House, Seat], None], house: House, seat: Seat) -> None:
+    """Tell the machine one thing that a port says."""
+    try:
+        what(house, seat)
+    except Exception:  # a port is the host's own code: what it raises must keep no limit from being judged, and no call from being served
+        log.exception("[%s] the host could not be asked", seat.key)
+
+
+def tell_prompt(house: House, seat: Seat) -> None:
     prompt = house.prompt.running()
     if prompt != seat.env.ledger.prompt:
         seat.post(events.PromptChanged(prompt))
@@ -32,10 +43,10 @@ def _tell_card(house: House, seat: Seat) -> None:
         seat.post(events.CardTight(device, tight))
 
 
-def _tell_holds(seat: Seat) -> None:
+def _tell_holds(house: House, seat: Seat) -> None:
     row, worker = seat.env.row, seat.worker
     if worker is None or worker.session is None:
         return
-    references = worker.session.codec.references
-    if references != row.host_references:
-        seat.post(events.HostHoldsChanged(row.generation, row.host_tensors, references))
+    tensors, references = worker.session.tensors, worker.session.codec.references
+    if (tensors, references) != (row.host_tensors, row.host_references):
+        seat.post(events.HostHoldsChanged(worker.generation, tensors, references))

@@ -11,6 +11,7 @@ import logging
 import os
 import selectors
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from comfy_env.pool.clocks import SLICE, LivedClock
 from comfy_env.pool.seat import Seat, Worker
 
 log = logging.getLogger(__name__)
+PAUSE = 0.05
+"""Seconds the watcher rests after an error of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class Watched:
 
 
 class Watcher:
-    """``add`` and ``remove`` may be called from any thread; descriptors are (un)registered on the watcher's own.
+    """``add`` and ``remove`` may be called from any thread once it is started; descriptors are (un)registered on its own.
 
     `now` is the machine's clock, by which limits are judged; `clock` counts the watcher's own lived time.
     """
@@ -48,15 +51,11 @@ class Watcher:
         self._seats = seats
         self._sweep = sweep
         self._period = period
-        self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
         self._todo: list[Callable[[], None]] = []
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._stopping = False
         self._until = float("inf")
+        self._swept = 0.0
         self._thread: threading.Thread | None = None
 
     def add(self, seat: Seat, worker: Worker) -> None:
@@ -94,26 +93,35 @@ class Watcher:
         if thread is not None:
             self._do(lambda: None)
             thread.join()
-        self._clock.attend(False)
-        self._selector.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+            self._clock.attend(False)
+            with self._lock:
+                self._thread = None
+                self._selector.close()
+                os.close(self._wake_read)
+                os.close(self._wake_write)
 
     def start(self) -> None:
         """Start the thread; idempotent."""
         with self._lock:
             if self._thread is None:
+                self._open()
                 self._clock.attend(True)
                 self._thread = threading.Thread(target=self._watch, name="comfy-env watcher", daemon=True)
                 self._thread.start()
 
+    def _open(self) -> None:
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+
     def _do(self, job: Callable[[], None]) -> None:
         with self._lock:
             self._todo.append(job)
-        try:
-            os.write(self._wake_write, b"x")
-        except BlockingIOError:
-            log.debug("the watcher is already awake")
+            if self._thread is not None:
+                with contextlib.suppress(OSError):  # it is awake already, or looks by itself within a slice
+                    os.write(self._wake_write, b"x")
 
     def _register(self, seat: Seat, worker: Worker) -> None:
         process = worker.process
@@ -133,23 +141,30 @@ class Watcher:
                 self._selector.unregister(key.fd)
 
     def _watch(self) -> None:
-        swept = self._clock.now()
+        self._swept = self._clock.now()
         while not self._stopping:
-            ready = self._selector.select(self._timeout(swept))
-            self._clock.mark()
-            for key, _ in ready:
-                self._handle(key)
-            self._run_todo()
-            if self._clock.now() - swept >= self._period:
-                swept = self._clock.now()
-                self._sweep()
-            else:
-                self._limits()
+            try:
+                self._look()
+            except Exception:  # a defect must not end the one thread that sees deaths and limits
+                log.exception("the watcher goes on after an error")
+                time.sleep(PAUSE)
 
-    def _timeout(self, swept: float) -> float:
+    def _look(self) -> None:
+        ready = self._selector.select(self._timeout())
+        self._clock.mark()
+        for key, _ in ready:
+            self._handle(key)
+        self._run_todo()
+        if self._clock.now() - self._swept >= self._period:
+            self._swept = self._clock.now()
+            self._sweep()
+        else:
+            self._limits()
+
+    def _timeout(self) -> float:
         now = self._now()
         waits = [due - now for seat in self._seats() if (due := next_due(seat.env)) is not None]
-        wait = min(max(0.0, min([swept + self._period - self._clock.now(), *waits])), SLICE)
+        wait = min(max(0.0, min([self._swept + self._period - self._clock.now(), *waits])), SLICE)
         self._until = now + wait
         return wait
 

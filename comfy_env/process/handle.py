@@ -9,7 +9,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from comfy_env.process import procs
+from comfy_env.process import procs, shortage
 from comfy_env.process.exits import open_exit_handle
 from comfy_env.values import ExitStatus, Process
 
@@ -40,6 +40,7 @@ class LocalProcess:
         self.run_folder = run_folder
         row = procs.row(pid)
         self.started = row.started if row else 0
+        self.kills_before = shortage.kills()
         self._pid = pid
         self._outputs = outputs
         self._data = data

@@ -45,7 +45,7 @@ def arm(fd: int, pgid: int) -> None:
 
 @functools.cache
 def works() -> bool:
-    """Return whether this kernel ends a group by its lifeline: tried once, on a process that would sleep for a minute."""
+    """Return whether this kernel ends a group by its lifeline: tried once, on a process that does nothing."""
     return procs.LINUX and _probe()
 
 
@@ -80,8 +80,7 @@ def _probe() -> bool:
     read, write = os.pipe()
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, read)
-        child = _sleeper()
-        stack.callback(child.wait)
+        child = stack.enter_context(_idler())
         stack.callback(child.kill)
         gone = open_exit_handle(child.pid)
         stack.callback(os.close, gone)
@@ -95,7 +94,8 @@ def _probe() -> bool:
         return readable([gone], 1.0)
 
 
-def _sleeper() -> subprocess.Popen[bytes]:
-    program = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
-    sleep = shutil.which("sleep", path=os.defpath)
-    return subprocess.Popen([sleep, "60"] if sleep else program, stdin=subprocess.DEVNULL, start_new_session=True)
+def _idler() -> subprocess.Popen[bytes]:
+    """Start a process that does nothing, and ends by itself when this one is gone in the middle of the probe."""
+    cat = shutil.which("cat", path=os.defpath)
+    program = [cat] if cat else [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+    return subprocess.Popen(program, stdin=subprocess.PIPE, start_new_session=True)

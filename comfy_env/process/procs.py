@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ LINUX = sys.platform.startswith("linux")
 GONE = (FileNotFoundError, ProcessLookupError, psutil.NoSuchProcess)
 NONCE = "COMFY_ENV_NONCE"
 HOST_NONCE = "COMFY_ENV_HOST_NONCE"
+_SHOWN = 200   # characters of a program line
+_EXITING = 4   # the kernel's PF_EXITING among a process's flags
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,23 @@ def catches(pid: int, signum: int) -> bool:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     masks = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
     return bool(masks) and bool(int(masks[0], 16) >> (signum - 1) & 1)
+
+
+def ending(pid: int) -> bool:
+    """Return whether a process is on its way out: its memory is gone, its files may still be open. False where that is not told."""
+    text = b""
+    with contextlib.suppress(*GONE, PermissionError):
+        text = _read(f"/proc/{pid}/stat") if LINUX else b""
+    fields = text[text.rfind(b")") + 2 :].split()
+    return len(fields) > 6 and bool(int(fields[6]) & _EXITING)
+
+
+def command_line(pid: int) -> str:
+    """Return a process's program line for people, '' where it is gone or not ours to read."""
+    words: list[str] = []
+    with contextlib.suppress(*GONE, PermissionError, psutil.AccessDenied, psutil.ZombieProcess):
+        words = psutil.Process(pid).cmdline()
+    return shlex.join(words)[:_SHOWN]
 
 
 def untouchable(found: Row) -> bool:

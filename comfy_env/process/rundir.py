@@ -139,9 +139,11 @@ def _folder(path: Path, parents: bool = False) -> None:
     """Make a folder of this user only, whatever the umask says."""
     if parents and not path.parent.is_dir():
         _folder(path.parent, parents=True)
-    with contextlib.suppress(FileExistsError):
+    with contextlib.suppress(FileExistsError), contextlib.ExitStack() as undo:
         path.mkdir(mode=0o700)
+        undo.callback(path.rmdir)
         path.chmod(0o700)
+        undo.pop_all()
 
 
 def _snapshot(source: Path) -> dict[str, bytes]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from comfy_env.process import locks, procs, records, verdicts
+from comfy_env.process.keepsakes import keep_stories
 from comfy_env.process.pins import Pin
 from comfy_env.process.rundir import default_runtime_folder
 from comfy_env.process.verdicts import Act, Verdict
@@ -91,13 +92,15 @@ class _Host:
     def sweep(self) -> None:
         workers = sorted(path for path in self.folder.glob("w-*") if path.is_dir() and not path.is_symlink())
         if all([self._sweep_worker(worker) for worker in workers]):
+            if not self.dry_run:
+                keep_stories(self.folder)
             self._remove(self.folder)
             self._remove(self.lock_path)
 
     def _sweep_worker(self, folder: Path) -> bool:
         """Return whether nothing of the worker is left."""
-        verdict = verdicts.judge(folder, self.nonce)
-        trouble = verdict.why if verdict.act is Act.SKIP else ""
+        verdict = self._judge(folder)
+        trouble = verdict.why if verdict.act in (Act.SKIP, Act.AGAIN) else ""
         if verdict.act is Act.END:
             trouble = self._end(folder, verdict)
         if trouble:
@@ -106,6 +109,13 @@ class _Host:
             return False
         self._remove(folder)
         return True
+
+    def _judge(self, folder: Path) -> Verdict:
+        """Judge a worker; one that is ending is waited for, which takes as long as its memory is large."""
+        deadline = time.monotonic() + _SECONDS
+        while (verdict := verdicts.judge(folder, self.nonce)).act is Act.AGAIN and time.monotonic() < deadline:
+            readable([], _LOOK)
+        return verdict
 
     def _end(self, folder: Path, verdict: Verdict) -> str:
         """End everybody who belongs to a record; return what is wrong, '' for nothing."""

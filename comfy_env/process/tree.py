@@ -32,6 +32,29 @@ def end(process: Process, *, nonce: str, deadline_seconds: float = 2.0) -> Kille
     return _End(process, nonce).run(time.monotonic() + deadline_seconds)
 
 
+def end_carriers(nonce: str, *, deadline_seconds: float = 2.0) -> tuple[int, ...]:
+    """End everybody who carries a worker's nonce, for a worker whose process nobody was told of; return whom."""
+    ended: set[int] = set()
+    clean, deadline = 0, time.monotonic() + deadline_seconds
+    while clean < _CLEAN and time.monotonic() < deadline:
+        found = [row for row in procs.rows() if not row.dead and row.pid not in (1, os.getpid()) and procs.carries(row.pid, nonce)]
+        for row in found:
+            ended.add(row.pid)
+            _strike_carrier(row.pid, nonce, deadline)
+        clean = 0 if found else clean + 1
+        readable([], _LOOK)
+    return tuple(sorted(ended))
+
+
+def _strike_carrier(pid: int, nonce: str, deadline: float) -> None:
+    with Pin(pid) as pin:
+        if procs.carries(pid, nonce):
+            pin.send(signal.SIGKILL)
+            readable([pin.fd], deadline - time.monotonic())
+    with contextlib.suppress(ChildProcessError):  # not a child of ours, or collected by somebody else
+        os.waitpid(pid, os.WNOHANG)
+
+
 def stack(process: Process, seconds: float = 0.2, arrived: Callable[[], bool] = lambda: False) -> bool:
     """Ask a worker to write its Python stack to its stderr and wait until it ``arrived``, ended, or time is up.
 

@@ -20,7 +20,7 @@ DENIED = frozenset({
 })
 DENIED_PREFIXES = (
     "PYTHON", "CONDA_", "_CONDA_", "MAMBA_", "PIXI_", "_OLD_VIRTUAL_", "PIP_", "UV_", "PYENV_", "PIPENV_", "POETRY_", "PDM_", "HATCH_",
-    "RYE_", "SETUPTOOLS_", "DISTUTILS_", "TOX_", "NOX_", "PYTEST_", "COV_CORE_", "PYDEVD_", "DEBUGPY_", "PYCHARM_",
+    "RYE_", "SETUPTOOLS_", "DISTUTILS_", "TOX_", "NOX_", "PYTEST_", "COMFY_ENV_ORCH_", "COV_CORE_", "PYDEVD_", "DEBUGPY_", "PYCHARM_",
 )
 KEPT = frozenset({"PYTHONUTF8", "PYTHONIOENCODING"})  # about text only
 

@@ -13,6 +13,7 @@ another boot of the machine                  litter: nothing of it can run
 another PID namespace                        skip: its numbers mean nothing here
 lock held by somebody without a number here  skip
 lock held by init, by us or by our group     skip
+lock held by a process that is ending        look again soon: its environment is gone before its lock
 lock held by a process without the nonces    skip
 lock held by a process with both nonces      end it and everybody who carries them
 lock free                                    end everybody who carries both nonces
@@ -32,6 +33,7 @@ class Act(enum.Enum):
     SKIP = "skip"
     LITTER = "litter"
     END = "end"
+    AGAIN = "again"
 
 
 @dataclass(frozen=True)
@@ -80,5 +82,7 @@ def _who_lives(record: records.Record, holder: locks.Holder) -> Verdict:
     if row is None or procs.untouchable(row):
         return Verdict(Act.SKIP, f"its lock is held by process {holder.pid}, which is not ours to end")
     if not procs.carries_both(holder.pid, record.nonce, record.host_nonce):
+        if procs.ending(holder.pid):
+            return Verdict(Act.AGAIN, f"its lock is held by process {holder.pid}, which is ending")
         return Verdict(Act.SKIP, f"its lock is held by process {holder.pid}, which does not carry its nonce")
     return Verdict(Act.END, "its worker outlived its host", record, holder.pid)

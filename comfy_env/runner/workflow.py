@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -68,8 +69,16 @@ class Workflow:
             id, _, name = place.rpartition(".")
             if id not in self.nodes:
                 raise NotAWorkflow(f"there is no node {id!r} to set {place!r} of; name an input as NODE.INPUT")
+            _known_input(id, name, document[id].get("inputs", {}))
             document[id]["inputs"][name] = value
         return self.parse(document)
+
+
+def _known_input(id: str, name: str, inputs: Mapping[str, Any]) -> None:
+    if name not in inputs:
+        near = difflib.get_close_matches(name, inputs, 1)
+        hint = f"did you mean {near[0]!r}?" if near else ""
+        raise NotAWorkflow(f"node {id} has no input {name!r}; it has {', '.join(inputs) or 'none'}", hint=hint)
 
 
 def _node(id: str, given: Any) -> Node:

@@ -149,7 +149,7 @@ def _birth_without_a_limit(env: Env, event: e.Spawned, now: float) -> Step:
 
 
 def _offer_lost_with_the_worker(env: Env, event: e.ProcessExited, now: float) -> Step:
-    return news.exited_serving(with_row(env, activity=replace(env.row.activity, offered=None)), event, now)
+    return news.exited_serving(with_row(env, activity=env.row.activity._replace(offered=None)), event, now)
 
 
 def _ping_blamed_on_the_call(env: Env, event: e.PingFailed, now: float) -> Step:

@@ -90,6 +90,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         extras=(ZYGOTE, _now(e.EnvChanged()), _now(e.ZygoteLost()), SHUTDOWN, KILL),
     ),
     Scenario("the sources change between calls", limits=CALM, extras=(CHANGE,)),
+    Scenario("a change of the sources has settled", time=False, limits=CALM, extras=(_now(e.SourceChanged(settled=True)), STAND_IN)),
     Scenario(
         "the host tells much", generations=1, births_fail=True, time=False, limits=replace(PINGED, crash_limit=1),
         extras=(ZYGOTE, _now(e.ZygoteLost()), _now(e.EnvChanged()), SHUTDOWN, RELEASE),

@@ -188,6 +188,7 @@ def _askers(scenario: Scenario, env: Env, world: World) -> Iterator[Move]:
         yield Move(e.CallEnded(generation, ticket, RETURNED), 0.0, done)
         if scenario.alive:
             yield Move(e.CallAlive(generation, ticket), 0.0, world)
+            yield Move(e.CallAlive(generation, ticket, asking=True), 0.0, world)
         if scenario.lanes_break:
             yield Move(e.LaneLost(generation), 0.0, done)
     if scenario.askers_leave:

@@ -39,6 +39,10 @@ class Dies(BaseException):
         self.status = status
 
 
+HOLD = object()
+"""Returned by a scripted function: its call stays open until a test ends it (`ScriptedBackend.open_calls`)."""
+
+
 class ScriptedProcess:
     """Satisfies `values.Process`; `end` is its death."""
 
@@ -118,11 +122,32 @@ class ScriptedLane:
             self._news.notify_all()
 
 
+class OpenCall:
+    """A call that stays until one of these ends it."""
+
+    def __init__(self, lane: ScriptedLane, frame: Frame, make: Callable[[Kind, Frame, Any], Frame]) -> None:
+        self.request = frame.request
+        self._lane = lane
+        self._frame = frame
+        self._make = make
+
+    def tell(self, kind: Kind, message: Mapping[str, Any]) -> None:
+        """Have any frame come for this call, also one that is late."""
+        self._lane.put(self._make(kind, self._frame, message))
+
+    def report(self, value: float, total: float) -> None:
+        self.tell(Kind.PROGRESS, {"value": value, "total": total, "node": "", "preview": None})
+
+    def reply(self, value: Any = None, held: int = 0) -> None:
+        self.tell(Kind.REPLY, {"value": value, "held": held})
+
+
 class ScriptedBackend:
-    """``functions`` maps targets to what a call of them runs, on the caller's thread; one may raise `Dies`.
+    """``functions`` maps targets to what a call of them runs, on the caller's thread; one may raise `Dies` or return `HOLD`.
 
     ``faults`` maps a verb to an exception it raises or a value it returns instead, ``gates`` a verb to an event it
-    waits for. ``told`` lists the verbs in the order they were called, ``processes`` every worker there was.
+    waits for. ``told`` lists the verbs in the order they were called, ``processes`` every worker there was,
+    ``open_calls`` what stays. An interrupt ends an open call unless ``deaf``; a ``mute`` side lane answers nothing.
     """
 
     capabilities = frozenset({"survives_crash", "killable"})
@@ -133,6 +158,9 @@ class ScriptedBackend:
         self.gates: dict[str, threading.Event] = {}
         self.told: list[str] = []
         self.processes: list[ScriptedProcess] = []
+        self.open_calls: list[OpenCall] = []
+        self.deaf = False
+        self.mute = False
         self.held = 0
         self._codec = Codec(GuestSide(Resident(), None))
 
@@ -177,6 +205,7 @@ class ScriptedBackend:
     def _start(self, launch: Launch) -> ScriptedProcess:
         launch.endpoint.child_started()
         process = ScriptedProcess(launch)
+        self.held = 0
         self.processes.append(process)
         return process
 
@@ -190,7 +219,7 @@ class ScriptedBackend:
 
     def _main(self, process: ScriptedProcess, frame: Frame) -> list[Frame]:
         answers: dict[int, Callable[[Any], tuple[Kind, Any]]] = {
-            Kind.CALL: self._call,
+            Kind.CALL: lambda message: self._call(process, frame, message),
             Kind.PING: lambda message: (Kind.PONG, {"held": self.held}),
             Kind.CANARY: _canary,
             Kind.RELEASE: self._release,
@@ -200,23 +229,37 @@ class ScriptedBackend:
         if frame.kind not in answers:
             return []
         try:
-            kind, message = answers[frame.kind](self._codec.decode(frame.payload, frame.buffers) if len(frame.payload) else {})
+            kind, message = answers[frame.kind](self._read(frame))
         except Dies as death:
             process.end(death.status)
             return []
-        return [self._frame(kind, frame, message)]
+        return [] if message is HOLD else [self._frame(kind, frame, message)]
 
     def _side(self, frame: Frame) -> list[Frame]:
-        return [self._frame(Kind.SIDE_PONG, frame, {})] if frame.kind == Kind.SIDE_PING else []
+        if frame.kind == Kind.INTERRUPT and not self.deaf:
+            self._interrupt(self._read(frame)["request"])
+        if frame.kind == Kind.INTERRUPT or self.mute:
+            return []
+        return [self._frame(Kind.SIDE_PONG if frame.kind == Kind.SIDE_PING else Kind.SIDE_REPLY, frame, {"absent": True})]
+
+    def _interrupt(self, request: int) -> None:
+        for call in [call for call in self.open_calls if call.request == request]:
+            self.open_calls.remove(call)
+            call.tell(Kind.INTERRUPTED, {"held": self.held})
+
+    def _read(self, frame: Frame) -> Any:
+        return self._codec.decode(frame.payload, frame.buffers) if len(frame.payload) else {}
 
     def _frame(self, kind: Kind, asked: Frame, message: Any) -> Frame:
         payload, buffers = self._codec.encode(message, message=True)
         return asked._replace(kind=kind, payload=payload, buffers=buffers)
 
-    def _call(self, message: Mapping[str, Any]) -> tuple[Kind, Any]:
+    def _call(self, process: ScriptedProcess, frame: Frame, message: Mapping[str, Any]) -> tuple[Kind, Any]:
         try:
-            function = self.functions[message["target"]]
-            return Kind.REPLY, {"value": function(*message["args"], **message["kwargs"]), "held": self.held}
+            value = self.functions[message["target"]](*message["args"], **message["kwargs"])
+            if value is HOLD:
+                self.open_calls.append(OpenCall(process.lanes[0], frame, self._frame))
+            return Kind.REPLY, value if value is HOLD else {"value": value, "held": self.held}
         except Exception as error:  # whatever a scripted function raises is told as a worker tells it
             return Kind.RAISED, {**describe(error), "held": self.held}
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
 from comfy_env.hooks import hookimpl
-from comfy_env.values import Canary, Killed, Lanes, Launch, Process, Proof
+from comfy_env.values import Canary, Killed, Lanes, Launch, Process, Proof, Released, Want
 
 
 class Spy:
-    """Sees each verb. ``lies`` makes the proofs wrong, ``variables`` are added to what is started."""
+    """Sees each verb. ``lies`` makes the proofs wrong, ``variables`` are added to what is started.
+
+    ``before`` maps a verb to what runs before the backend's own (given the launch, or else the process), ``after`` a verb
+    to what makes the outcome another.
+    """
 
     def __init__(self) -> None:
         self.launches: list[Launch] = []
@@ -24,17 +28,23 @@ class Spy:
         self.told: list[str] = []
         self.lies = False
         self.variables: dict[str, str] = {}
+        self.before: dict[str, Callable[[Any], object]] = {}
+        self.after: dict[str, Callable[[Any], Any]] = {}
         self._lock = threading.Lock()
 
     @property
     def spawns(self) -> int:
         return len(self.launches)
 
+    def _begin(self, verb: str, subject: Launch | Process) -> None:
+        if verb in self.before:
+            self.before[verb](subject)
+
     def _tell(self, verb: str, kept: list[Any], outcome: Any) -> Any:
         with self._lock:
             self.told.append(verb)
             kept.append(outcome)
-        return outcome
+        return self.after[verb](outcome) if verb in self.after else outcome
 
     @hookimpl
     def comfy_env_launch(self, launch: Launch) -> Launch:
@@ -44,19 +54,28 @@ class Spy:
     def comfy_env_spawn(self, launch: Launch) -> Generator[None, Process, Process]:
         began = time.monotonic()
         self.launches.append(launch)
+        self._begin("spawn", launch)
         process = yield
         self.spawn_seconds.append(time.monotonic() - began)
         return self._tell("spawn", self.processes, process)
 
     @hookimpl(wrapper=True)
     def comfy_env_transport(self, process: Process, launch: Launch) -> Generator[None, Lanes, Lanes]:
+        self._begin("transport", launch)
         return self._tell("transport", self.lanes, (yield))
 
     @hookimpl(wrapper=True)
     def comfy_env_verify(self, process: Process, lanes: Lanes, canary: Canary) -> Generator[None, Proof, Proof]:
+        self._begin("verify", process)
         proof = yield
         return self._tell("verify", [], replace(proof, cpu="not the digest") if self.lies else proof)
 
     @hookimpl(wrapper=True)
+    def comfy_env_release(self, process: Process, lanes: Lanes, want: Want) -> Generator[None, Released, Released]:
+        self._begin("release", process)
+        return self._tell("release", [], (yield))
+
+    @hookimpl(wrapper=True)
     def comfy_env_kill(self, process: Process, reason: str, replaced: bool) -> Generator[None, Killed, Killed]:
+        self._begin("kill", process)
         return self._tell("kill", self.killed, (yield))

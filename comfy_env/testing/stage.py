@@ -31,15 +31,15 @@ def needs(*capabilities: str) -> Callable[[Any], Any]:
 
 
 class Stage:
-    """A pool around the backend under test, a spy in between, and threads that call."""
+    """A pool around the backend under test, a spy in between, and threads that call. ``ports`` are given to the pool."""
 
-    def __init__(self, backend: Any, plan: EnvPlan, folder: Path, settings: Settings) -> None:
+    def __init__(self, backend: Any, plan: EnvPlan, folder: Path, settings: Settings, **ports: Any) -> None:
         self.spy = Spy()
         self.folder = folder
         self.registry = Registry(wrappers=[self.spy], find=lambda group: ())
         self.relay = self.registry.register("backend-under-test", backend, owner="the contract")
         self.plan = replace(plan, backend="backend-under-test", import_roots=(*plan.import_roots, GUEST))
-        self.pool = WorkerPool(settings, registry=self.registry)
+        self.pool = WorkerPool(settings, registry=self.registry, **ports)
         self._threads = ThreadPoolExecutor(32, thread_name_prefix="contract caller")
 
     def call(self, function: str, *args: Any, plan: EnvPlan | None = None, **options: Any) -> Any:

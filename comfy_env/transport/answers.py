@@ -43,6 +43,9 @@ class RemoteError:
         return named.blank_exception(cls, self.args)
 
 
+_REPLY = Kind.REPLY
+
+
 class Answer(NamedTuple):
     """How a call ended. ``kind`` is REPLY (then ``value``), RAISED (then ``error``), INTERRUPTED or REFUSED (then
     ``refusal``: "encode", "decode", "reference" or "busy", and ``text``). ``held`` is bytes the worker holds, None: not told.
@@ -61,8 +64,8 @@ class Answer(NamedTuple):
         facts = message if isinstance(message, dict) else {}
         held = facts.get("held")
         held = held if type(held) is int else None
-        if kind == Kind.REPLY:
-            return cls(Kind.REPLY, facts.get("value"), held=held)
+        if kind == _REPLY:
+            return cls(_REPLY, facts.get("value"), None, "", "", held)
         if kind == Kind.RAISED:
             return cls(Kind.RAISED, error=RemoteError.read(facts), held=held)
         return cls(Kind(kind), refusal=str(facts.get("error", "")), text=str(facts.get("text", "")), held=held)

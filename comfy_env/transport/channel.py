@@ -12,7 +12,8 @@ from typing import Any
 from comfy_env.errors import FrameDamaged, LaneLost
 from comfy_env.worker.wire.faults import FrameBroken, LaneEnd
 from comfy_env.worker.wire.frames import PAYLOAD_LIMIT, Bytes, Frame
-from comfy_env.worker.wire.stream import FrameStream
+from comfy_env.worker.wire.spin import Spin
+from comfy_env.worker.wire.stream import ASIDE, CLOSED_ON_EXEC, FrameStream
 
 
 class _NotYet(Exception):
@@ -34,6 +35,7 @@ class SocketLane(FrameStream):
         self._poll = self._polling(select.POLLIN)
         self._deadline: float | None = None
         self._wait = True
+        self._spin = Spin()
 
     def fileno(self) -> int | None:
         return self.sock.fileno()
@@ -79,7 +81,7 @@ class SocketLane(FrameStream):
         while True:
             ended = self._wait and self._await_input()
             try:
-                size = self.sock.recv_into(target)
+                size, aside, _, _ = self.sock.recvmsg_into([target], ASIDE, CLOSED_ON_EXEC)
             except BlockingIOError:
                 if not self._wait:
                     raise _NotYet from None
@@ -88,6 +90,8 @@ class SocketLane(FrameStream):
                 continue
             except OSError as error:
                 raise LaneEnd(f"the worker is gone ({error})") from error
+            if aside:
+                self.take_descriptors(aside)
             if not size:
                 raise LaneEnd("the worker closed the lane")
             return size
@@ -95,22 +99,28 @@ class SocketLane(FrameStream):
     def _await_input(self) -> bool:
         """Wait until there is something to read or something ended; True if the lane itself has nothing to say."""
         deadline = self._deadline
-        ready = self._poll.poll(None if deadline is None else _milliseconds(deadline))
+        try:
+            ready = self._spin.wait(self._poll, None if deadline is None else _milliseconds(deadline))
+        except OSError as error:
+            raise LaneEnd(f"the lane cannot be waited on ({error})") from error
         if not ready:
             raise TimeoutError("nothing came from the worker before the deadline")
         return ready[0][0] != self._fd and all(fd != self._fd for fd, _ in ready)
 
-    def _send_some(self, parts: Sequence[Bytes], deadline: float | None) -> int:
+    def _send_some(self, parts: Sequence[Bytes], deadline: float | None, aside: Sequence[Any] = ()) -> int:
         while True:
             try:
-                return self.sock.sendmsg(parts)
+                return self.sock.sendmsg(parts, aside)
             except BlockingIOError:
                 self._await_room(deadline)
             except OSError as error:
                 raise LaneEnd(f"the worker is gone ({error})") from error
 
     def _await_room(self, deadline: float | None) -> None:
-        ready = self._polling(select.POLLOUT).poll(_milliseconds(deadline))
+        try:
+            ready = self._polling(select.POLLOUT).poll(_milliseconds(deadline))
+        except OSError as error:
+            raise LaneEnd(f"the lane cannot be waited on ({error})") from error
         if not ready:
             raise TimeoutError("the worker took nothing more before the deadline")
         if all(fd != self._fd for fd, _ in ready):

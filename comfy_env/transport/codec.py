@@ -11,6 +11,7 @@ from typing import Any
 
 from comfy_env.errors import DecodeRefused, EncodeRefused, NodeRaised, ReferenceLost
 from comfy_env.transport import arrays, closures, tensors
+from comfy_env.transport.relays import relays
 from comfy_env.values import RemoteRef
 from comfy_env.worker.wire import named, sealed
 from comfy_env.worker.wire.decoder import Fresh
@@ -61,19 +62,18 @@ class HostSide(Side):
 
     def write_other(self, obj: Any) -> Any:
         if isinstance(obj, RemoteRef):
-            return sealed.REF, (self._number(obj),)
+            return self._reduced(obj)
         if callable(obj):
             return sealed.VALUE, (self.closure(obj),)
         raise EncodeFault(obj, f"is of type {type_name(type(obj))}, which cannot cross to a worker",
                           "pass plain values, arrays, dataclasses of a module, or what a worker returned")
 
-    def _number(self, ref: RemoteRef) -> int:
+    def _reduced(self, ref: RemoteRef) -> Any:
         if ref.env != self.env:
-            raise EncodeFault(ref, f"is a {ref.type_name} that stayed in the worker of env {ref.env} and cannot go to env {self.env}",
-                              "give both nodes the same environment, or return plain values")
+            return sealed.RELAYED, (ref.type_name, ref.env, relays.fetch(ref, self.env))
         if ref.generation != self.generation:
             raise _Lost(f"a {ref.type_name} was lost: it lived in generation {ref.generation} of env {ref.env}, which is gone")
-        return ref.id
+        return sealed.REF, (ref.id,)
 
     def closure(self, function: Any) -> bytes:
         """Return a callable by value; refused unless both ends run the same bytecode."""
@@ -164,6 +164,8 @@ class HostCodec:
     def take_drops(self) -> list[int]:
         """Return the numbers of references that were let go since the last time."""
         drops = self._side.drops
+        if not drops:
+            return []
         taken = [drops.popleft() for _ in range(len(drops))]
         self._dropped += len(taken)
         return taken

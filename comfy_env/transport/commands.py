@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from comfy_env.errors import DecodeRefused
 from comfy_env.transport import canary as canaries
 from comfy_env.transport.session import session_of
@@ -16,11 +19,22 @@ def verify(process: Process, lanes: Lanes, canary: Canary, deadline: float | Non
 
 def release(process: Process, lanes: Lanes, want: Want, deadline: float | None = None) -> Released:
     """Ask the worker to give memory back and return its measured receipt."""
-    receipt = session_of(lanes, process).command(Kind.RELEASE, {"bytes": want.bytes}, deadline)
+    session = session_of(lanes, process)
+    receipt = session.command(Kind.RELEASE, {"bytes": want.bytes, "which": want.which}, deadline)
+    session.trim()
     freed, held = receipt.get("freed"), receipt.get("held")
     if type(freed) is not int or type(held) is not int:
         raise DecodeRefused(f"the worker's receipt does not tell bytes: {receipt!r}")
     return Released(freed, held)
+
+
+ASIDES = {"ping": Kind.SIDE_PING, "refresh_input_types": Kind.REFRESH, "fingerprint": Kind.FINGERPRINT, "validate": Kind.VALIDATE}
+"""What the side lane answers, by name."""
+
+
+def aside(process: Process, lanes: Lanes, question: str, facts: Mapping[str, Any], deadline: float | None = None) -> Any:
+    """Ask something on the side lane and return the answer's message."""
+    return session_of(lanes, process).side(ASIDES[question], facts, deadline)
 
 
 def ping(process: Process, lanes: Lanes, deadline: float | None = None) -> None:

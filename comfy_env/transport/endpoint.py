@@ -29,6 +29,20 @@ class Descriptors:
                 os.close(fd)
 
 
+def _pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+    pair = socket.socketpair()
+    for end in pair:
+        undo.callback(end.close)
+    return pair
+
+
+def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
+    pipe = os.pipe()
+    for end in pipe:
+        undo.callback(os.close, end)
+    return pipe
+
+
 class SocketEndpoint:
     """Both halves of everything a worker inherits. No descriptor of the host is inheritable by itself.
 
@@ -39,10 +53,12 @@ class SocketEndpoint:
     inherited = True
 
     def __init__(self) -> None:
-        self.main, self._main_child = socket.socketpair()
-        self.side, self._side_child = socket.socketpair()
-        boot_read, boot_write = os.pipe()
-        lifeline_read, lifeline_write = os.pipe()
+        with contextlib.ExitStack() as undo:
+            self.main, self._main_child = _pair(undo)
+            self.side, self._side_child = _pair(undo)
+            boot_read, boot_write = _pipe(undo)
+            lifeline_read, lifeline_write = _pipe(undo)
+            undo.pop_all()
         self._pipes = Descriptors(boot_read=boot_read, boot_write=boot_write, lifeline_read=lifeline_read, lifeline_write=lifeline_write)
         self._arrived = False
         self._taken = False
@@ -109,9 +125,11 @@ class SocketEndpoint:
         return None
 
     def take_lanes(self) -> tuple[socket.socket, socket.socket]:
-        """Hand over the host's main and side sockets: `close` leaves them alone from now on."""
+        """Hand over the host's main and side sockets: they are closed by who got them, or when nobody has them any more."""
+        taken = self.main, self.side
         self._taken = True
-        return self.main, self.side
+        del self.main, self.side
+        return taken
 
     def close(self) -> None:
         """Close everything that was not handed over, the lifeline too; idempotent. A `join` that waits ends."""

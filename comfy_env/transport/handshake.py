@@ -75,7 +75,8 @@ class _Candidate:
         self.number = response[0]
         answer = proof.answer(launch.auth_key, proof.HOST, self.number, launch.nonce, launch.generation, theirs)
         self.lane.send(Frame(Kind.RESPONSE, payload=answer))
-        self.lane.send(Frame(Kind.HELLO, payload=proof.hello(generation=launch.generation, nonce=launch.host_nonce)))
+        features = [proof.ARENA] if self.lane.sock.family == socket.AF_UNIX else []
+        self.lane.send(Frame(Kind.HELLO, payload=proof.hello(generation=launch.generation, nonce=launch.host_nonce, features=features)))
         told = proof.read_json(_payload((yield), Kind.HELLO))
         _check_hello(told, launch)
         self.lane.payload_limit = PAYLOAD_LIMIT

@@ -60,7 +60,7 @@ class Mailbox:
     def lose(self, error: Exception) -> None:
         """The lane is gone: everybody who waits hears of it."""
         with self._lock:
-            self.lost = self.lost or error
+            self.lost = self.lost or type(error)(getattr(error, "message", str(error)))   # without the frames it was raised in
             self._reading = False
             self._news.notify_all()
 
@@ -86,25 +86,26 @@ class Mailbox:
                 self._pass_on()
             raise
         with self._lock:
-            self._pass_on()
-            return frame if self._deliver(frame, request) else None
+            self._reading = False
+            if self._followers:
+                self._news.notify_all()
+            if frame.request == request and frame.generation == self._generation:
+                return frame
+            self._deliver(frame)
+            return None
 
     def _pass_on(self) -> None:
         self._reading = False
         if self._followers:
             self._news.notify_all()
 
-    def _deliver(self, frame: Frame, request: int) -> bool:
-        """Tell whether a frame is for this request; leave it in its box otherwise, or count it as late."""
-        if frame.generation == self._generation:
-            if frame.request == request:
-                return True
-            box = self._boxes.get(frame.request)
-            if box is not None:
-                box.append(frame)
-                return False
-        self.late += 1
-        return False
+    def _deliver(self, frame: Frame) -> None:
+        """Leave another request's frame in its box, or count it as late."""
+        box = self._boxes.get(frame.request) if frame.generation == self._generation else None
+        if box is None:
+            self.late += 1
+        else:
+            box.append(frame)
 
 
 def seconds_until(deadline: float | None) -> float | None:

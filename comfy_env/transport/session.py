@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from comfy_env.errors import ComfyEnvError, DecodeRefused, FrameDamaged, LaneBusy, LaneLost
+from comfy_env.errors import ComfyEnvError, DecodeRefused, EncodeRefused, FrameDamaged, LaneBusy, LaneLost
 from comfy_env.transport.answers import Answer
+from comfy_env.transport.arena import open_arena, traffic
+from comfy_env.transport.channel import SocketLane
 from comfy_env.transport.codec import HostCodec
 from comfy_env.transport.following import ENDS, Following
 from comfy_env.transport.mailbox import Mailbox, seconds_until
+from comfy_env.transport.relays import relays
 from comfy_env.values import Lanes, NodeContext, Process, Progress
+from comfy_env.worker.wire import proof
+from comfy_env.worker.wire.faults import NoRoom
 from comfy_env.worker.wire.frames import Frame
 from comfy_env.worker.wire.kinds import Kind
+from comfy_env.worker.wire.sharing import Sharing
 
 _OWN = 1 << 62        # requests of commands are numbered from here, so that they never meet a ticket's
 _SHORT = 1.0          # s that a frame without an answer may take to leave
@@ -41,12 +48,29 @@ class Session:
         self._also = () if handle is None else (handle,)
         self._numbers = itertools.count(_OWN)
         self._mail = Mailbox(lanes.main, self._also, codec.generation, self._lost_error)
-        self._turn_lock = threading.Lock()   # guards who may write what: running, in_callback
+        self._turn_lock = threading.RLock()  # guards who may write what: running, in_callback; whoever writes may find the lane lost
         self._turn = threading.Condition(self._turn_lock)
         self._waiting = 0
         self._running: int | None = None
         self._in_callback = False
         self._side_lock = threading.Lock()
+        self._arena = _open_arena(lanes)
+
+    @property
+    def tensors(self) -> int:
+        """How many values of this worker's memory are looked at in the host; also those that other workers look at."""
+        return 0 if self._arena is None else self._arena.inbox.live
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """What went through the arena: see `arena.traffic`."""
+        return traffic(self._arena)
+
+    def trim(self) -> None:
+        """Give memory of the arena that the worker does not look at back to the system."""
+        trim = getattr(self._main, "trim", None)
+        if trim is not None:
+            trim()
 
     @property
     def late(self) -> int:
@@ -181,9 +205,11 @@ class Session:
             self._main.send(Frame(Kind.GOODBYE, generation=self.codec.generation), time.monotonic() + _SHORT)
 
     def close(self) -> None:
-        """Close both lanes; threads that wait on them get LaneLost."""
-        self._lose(LaneLost("the lanes were closed"))
-        self._lanes.close()
+        """Close both lanes; threads that wait on them get LaneLost, also one that is stuck writing."""
+        self._mail.lose(LaneLost("the lanes were closed"))
+        self._lanes.close()   # before the turn is asked for: whoever has it may be writing to a worker that reads no more
+        with self._turn_lock:
+            self._turn.notify_all()
 
     def _lose(self, error: Exception) -> None:
         self._mail.lose(error)
@@ -214,10 +240,21 @@ class Session:
         except LaneLost as lost:
             self._lose(lost)
             raise self._lost_error(lost) from lost
+        except NoRoom as fault:
+            raise EncodeRefused(fault.why, **self._facts(), hint=fault.hint) from fault
 
     def _note_held(self, held: Any) -> None:
         if type(held) is int:
             self.held = held
+
+
+def _open_arena(lanes: Lanes) -> Sharing | None:
+    """Give a lane its arena, if it is one that can have it and the worker at its other end has one too."""
+    main = lanes.main
+    if not isinstance(main, SocketLane) or main.sock.family != socket.AF_UNIX or proof.ARENA not in lanes.hello.get("features", ()):
+        return None
+    main.sharing = open_arena(str(lanes.hello.get("host_nonce", "")))
+    return main.sharing
 
 
 def session_of(lanes: Lanes, process: Process) -> Session:
@@ -227,6 +264,7 @@ def session_of(lanes: Lanes, process: Process) -> Session:
         if session is None:
             codec = HostCodec(str(lanes.hello.get("env", "")), int(lanes.hello.get("generation", 0)), lanes.hello)
             session = Session(lanes, codec, process)
+            relays.know(codec.env, codec.generation, session)
             lanes.main.session = session  # type: ignore[attr-defined]
         return session
 

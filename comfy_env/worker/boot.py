@@ -33,7 +33,7 @@ def run(document: dict[str, Any]) -> int:
     logging.basicConfig(level=document.get("log_level", logging.INFO), format="%(levelname)s %(name)s: %(message)s")
     main, side = _lanes(document)
     os.register_at_fork(after_in_child=lambda: _forget(main, side))
-    return importlib.import_module(".guest", __package__).serve(document, main, side)
+    return importlib.import_module(".guest", __package__).serve(document, main, side, spin=True)
 
 
 def _protect(document: dict[str, Any]) -> None:

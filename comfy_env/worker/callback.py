@@ -14,7 +14,10 @@ from .interrupts import CallInterrupted
 from .loop import Loop
 from .memory import Keepers
 
-__all__ = ["CallInterrupted", "CallbackFailed", "NoHost", "call_host", "current_node", "interrupted", "register_cache", "report_progress"]
+__all__ = [
+    "CallInterrupted", "CallbackFailed", "NoHost", "call_host", "current_node", "generation", "interrupted", "is_called", "register_cache",
+    "report_progress",
+]
 
 
 class NoHost(LookupError):
@@ -57,6 +60,9 @@ class _Workers:
             worker = next(iter(self._by_thread.values()))
         return worker
 
+    def serves_here(self, worker: Worker) -> bool:
+        return self._by_thread.get(threading.get_ident()) is worker
+
     def running(self) -> tuple[Worker, int]:
         worker = self.find()
         if worker is None or worker.calls.request is None:
@@ -89,6 +95,18 @@ def call_host(name: str, *args: Any, **kwargs: Any) -> Any:
     return answer.get("value")
 
 
+def generation() -> int:
+    """Return the place of this worker among those of its environment, 0 outside one."""
+    worker = workers.find()
+    return 0 if worker is None else worker.loop.generation
+
+
+def is_called() -> bool:
+    """Tell whether a call of the host runs now."""
+    worker = workers.find()
+    return worker is not None and worker.calls.request is not None
+
+
 def interrupted() -> bool:
     """Tell whether the host asked for the running call's end; False outside a call."""
     worker = workers.find()
@@ -101,16 +119,26 @@ def current_node() -> Optional[dict[str, Any]]:
     return None if worker is None else worker.calls.node
 
 
-def register_cache(size: Callable[[], int], release: Callable[[], Any]) -> None:
-    """Let the host see and free memory that the caller keeps: ``size()`` tells its bytes, ``release()`` frees it."""
+def register_cache(
+    size: Callable[[], int], release: Callable[[], Any], single: Optional[Callable[[str, Optional[int]], Any]] = None
+) -> None:
+    """Let the host see and free memory that the caller keeps: ``size()`` tells its bytes, ``release()`` frees it.
+
+    ``single(name, bytes)`` frees one thing of several, by the name under which the host knows it.
+    """
     worker = workers.find()
     if worker is None:
         raise NoHost("no worker runs here")
-    worker.keepers.add(size, release)
+    worker.keepers.add(size, release, single)
 
 
 def _shielded(worker: Worker, act: Callable[[], Any]) -> Any:
-    """Run lane work of a called function without being interrupted in the middle of a frame."""
+    """Run lane work of a called function without being interrupted in the middle of a frame.
+
+    The exception only ever strikes the thread that serves calls, so no other thread may arm or disarm it.
+    """
+    if not workers.serves_here(worker):
+        return act()
     interrupts = worker.calls.interrupts
     interrupts.disarm()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import pickle
 import threading
 import types
 import weakref
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 from . import closures, tensors
+from .raised import text_of
 from .resident import Resident
 from .wire import named, sealed
 from .wire.decoder import Fresh
@@ -70,7 +72,17 @@ class GuestSide(Side):
         return {
             "REF": lambda fresh, number: self._resident.get(number),
             "VALUE": lambda fresh, data: closures.load(data, self._folder),
+            "RELAYED": _relayed,
         }
 
     def load(self, module: str) -> Any:
         return tensors.load(module)
+
+
+def _relayed(fresh: Fresh, name: str, env: str, blob: Any) -> Any:
+    """Return an object that another worker wrote; raises DecodeFault where this environment has not what it is made of."""
+    try:
+        return pickle.loads(blob)
+    except Exception as error:  # reading an object runs whatever its class does for that
+        why = f"{type(error).__name__}: {text_of(error)}"
+        raise DecodeFault(f"an argument is a {name} of env {env}, which this environment cannot rebuild ({why})") from error

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Optional
 
+RETRY = 0.02   # s until an interrupt that came during an import is tried again
+
 
 class CallInterrupted(BaseException):
     """Raised inside a called function because the host asked for its end. Not an Exception: `except Exception` must not eat it."""
@@ -79,8 +81,23 @@ class SignalInterrupts(Interrupts):
         signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: Any) -> None:
-        if self._armed:   # it runs on the thread that arms and disarms
-            self.raise_if_wanted()
+        if not self._armed:   # it runs on the thread that arms and disarms
+            return
+        if self.wanted and is_importing(frame):   # a module that is cut off in the middle cannot be used by any later call
+            again = threading.Timer(RETRY, self._strike)
+            again.daemon = True
+            again.start()
+            return
+        self.raise_if_wanted()
+
+
+def is_importing(frame: Any) -> bool:
+    """Tell whether a module is being imported at a frame or above it."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class ThreadInterrupts(Interrupts):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Optional
 
 from .calls import Calls
 from .memory import Keepers
+from .raised import text_of
 from .resident import Resident
 from .wire.faults import DecodeFault, EncodeFault, ReferenceGone
 from .wire.frames import Frame
@@ -45,39 +46,58 @@ class Loop:
             Kind.CANARY: self._canary,
             Kind.RELEASE: self._release,
             Kind.DROP: self._drop,
+            Kind.FETCH: self._fetch,
             Kind.GOODBYE: self._goodbye,
             Kind.ANSWER: self._take_answer,
         }
 
+    @property
+    def generation(self) -> int:
+        """The worker's place among those of its environment."""
+        return self._tools.generation
+
     def serve(self) -> None:
         while self._open:
-            self._serve(self._stream.receive())
+            self._serve_next()
 
     def ask(self, request: int, message: dict[str, Any]) -> dict[str, Any]:
         """Ask the host while a call runs, and serve whatever else it sends until it answers."""
         self._send(Kind.CALLBACK, request, message)
         self._answer = None
         while self._answer is None:
-            self._serve(self._stream.receive())
-        return self._answer
+            self._serve_next()
+        answer, self._answer = self._answer, None
+        return answer
 
     def tell(self, request: int, message: dict[str, Any]) -> None:
         """Report progress of a call; any thread may."""
         self._send(Kind.PROGRESS, request, message)
 
-    def _serve(self, frame: Frame) -> None:
+    def _serve_next(self) -> None:
+        handler, request, message = self._read(self._stream.receive())
+        handler(request, message)
+
+    def _read(self, frame: Frame) -> tuple[Callable[[int, Any], None], int, Any]:
+        """Return what a frame wants done. The frame itself is let go before that is: it holds the arguments' bytes."""
         handler = self._handlers.get(frame.kind)
         if handler is None:
-            self._refuse(frame.request, "decode", f"no worker of this version knows frame kind {frame.kind}")
-            return
+            return self._decline("decode"), frame.request, f"no worker of this version knows frame kind {frame.kind}"
         try:
-            message = self._codec.decode(frame.payload, frame.buffers) if len(frame.payload) else {}
+            return handler, frame.request, self._codec.decode(frame.payload, frame.buffers) if len(frame.payload) else {}
         except ReferenceGone as fault:
-            self._refuse(frame.request, "reference", str(fault))
+            return self._unreadable(frame.kind, "reference"), frame.request, str(fault)
         except DecodeFault as fault:
-            self._refuse(frame.request, "decode", str(fault))
-        else:
-            handler(frame.request, message)
+            return self._unreadable(frame.kind, "decode"), frame.request, str(fault)
+
+    def _unreadable(self, kind: int, error: str) -> Callable[[int, str], None]:
+        """Return what to do with a message that cannot be read: an answer is its callback's failure, not its call's end."""
+        if kind != Kind.ANSWER:
+            return self._decline(error)
+        told = "the callback's answer cannot be used here: "
+        return lambda request, text: self._take_answer(request, {"error": {"type": ["builtins", "TypeError"], "text": told + text}})
+
+    def _decline(self, error: str) -> Callable[[int, str], None]:
+        return lambda request, text: self._refuse(request, error, text)
 
     # ---- one method per kind of frame
 
@@ -109,11 +129,21 @@ class Loop:
         self._send(Kind.CANARY_BACK, request, {"digest": digest, "content": pickle.PickleBuffer(content), "versions": versions})
 
     def _release(self, request: int, message: dict[str, Any]) -> None:
-        freed, held = self._tools.keepers.release(message.get("bytes"))
+        freed, held = self._tools.keepers.release(message.get("bytes"), str(message.get("which", "")))
+        self._stream.trim()
         self._send(Kind.RECEIPT, request, {"freed": freed, "held": held})
 
     def _drop(self, request: int, message: dict[str, Any]) -> None:
         self._tools.resident.drop(message.get("ids", ()))
+
+    def _fetch(self, request: int, message: dict[str, Any]) -> None:
+        """Write an object for another worker, which has its own copy from then on."""
+        answer: dict[str, Any]
+        try:
+            answer = {"blob": pickle.PickleBuffer(pickle.dumps(self._tools.resident.get(message["id"]), 5))}
+        except Exception as error:  # writing an object runs whatever its class does for that
+            answer = {"error": f"it cannot be written ({type(error).__name__}: {text_of(error)})"}
+        self._send(Kind.FETCHED, request, answer)
 
     def _goodbye(self, request: int, message: dict[str, Any]) -> None:
         self._open = False

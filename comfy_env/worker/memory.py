@@ -13,25 +13,38 @@ class Keepers:
 
     def __init__(self) -> None:
         self._keepers: list[tuple[Callable[[], int], Callable[[], Any]]] = []
+        self._singles: list[Callable[[str, Optional[int]], Any]] = []
 
-    def add(self, size: Callable[[], int], release: Callable[[], Any]) -> None:
+    def add(
+        self, size: Callable[[], int], release: Callable[[], Any], single: Optional[Callable[[str, Optional[int]], Any]] = None
+    ) -> None:
+        """Take in a cache. ``single`` frees at most so many bytes of one thing in it, by the name it was told under."""
         self._keepers.append((size, release))
+        if single is not None:
+            self._singles.append(single)
 
     def held(self) -> int:
         """Return the bytes held now; cheap enough for every reply."""
         return sum(int(size()) for size, _ in self._keepers) + _device_bytes()
 
-    def release(self, want: Optional[int]) -> tuple[int, int]:
+    def release(self, want: Optional[int], which: str = "") -> tuple[int, int]:
         """Free at least ``want`` bytes if that many are held (None: everything); return measured bytes freed and still held."""
         before = self.held()
-        for _, release in list(self._keepers):
-            if want is not None and before - self.held() >= want:
-                break
-            release()
+        if which:
+            for single in self._singles:
+                single(which, want)
+        else:
+            self._release_enough(want, before)
         gc.collect()
         _empty_device_caches()
         held = self.held()
         return max(0, before - held), held
+
+    def _release_enough(self, want: Optional[int], before: int) -> None:
+        for _, release in list(self._keepers):
+            if want is not None and before - self.held() >= want:
+                break
+            release()
 
 
 def _cuda() -> Any:

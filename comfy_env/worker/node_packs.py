@@ -63,14 +63,20 @@ class Packs:
             return self._packs[place]
 
 
-def import_folder(folder):
-    """Import the package in `folder` by its location and return the module."""
+def module_name(folder):
+    """Return the name ComfyUI gives the module of a pack in a folder."""
+    return os.path.abspath(folder).replace(".", "_x_")
+
+
+def import_folder(folder, name=None, **presets):
+    """Import the package in `folder` by its location and return the module; `presets` are globals it finds when it runs."""
     start = os.path.join(folder, "__init__.py")
     if not os.path.isfile(start):
         raise ImportError(f"{folder} is not a node pack: it has no __init__.py")
-    name = os.path.abspath(folder).replace(".", "_x_")
+    name = name or module_name(folder)
     spec = importlib.util.spec_from_file_location(name, start, submodule_search_locations=[folder])
     module = importlib.util.module_from_spec(spec)
+    vars(module).update(presets)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

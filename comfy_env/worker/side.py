@@ -1,4 +1,4 @@
-"""Serves the side lane from a daemon thread: pings, interrupts, and two questions about packs that are loaded already.
+"""Serves the side lane from a daemon thread: pings, interrupts, and questions about packs that are loaded already.
 
 It never imports a module and never writes the main lane. A pong from here says that the process breathes, nothing more.
 """
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from . import known
 from .interrupts import Interrupts
 from .raised import text_of
 from .wire.faults import DecodeFault, EncodeFault, LaneEnd, ReferenceGone
@@ -29,8 +30,9 @@ class SideLane:
         self._handlers: dict[int, Callable[[Any], Any]] = {
             Kind.SIDE_PING: lambda message: {},
             Kind.INTERRUPT: lambda message: self._interrupts.interrupt(message["request"]),
-            Kind.REFRESH: _input_types,
-            Kind.FINGERPRINT: _fingerprint,
+            Kind.REFRESH: lambda message: _asked("inputs", message) or _input_types(message),
+            Kind.FINGERPRINT: lambda message: _asked("fingerprint", message) or _fingerprint(message),
+            Kind.VALIDATE: lambda message: _asked("validate", message) or {"absent": True},
         }
 
     def serve(self) -> None:
@@ -61,6 +63,12 @@ class SideLane:
             return {"error": str(fault)}
         except Exception as error:  # a pack's INPUT_TYPES or IS_CHANGED can raise anything
             return {"error": f"{type(error).__name__}: {text_of(error)}"}
+
+
+def _asked(question: str, message: dict[str, Any]) -> Any:
+    """Return what the pack's own answerer says, None if nobody registered one."""
+    ask = known.packs.find(message["pack"])
+    return None if ask is None else ask(question, message["class"], message.get("kwargs", {}))
 
 
 def _loaded(message: dict[str, Any]) -> Any:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from comfy_env.backends.venv import VenvBackend, uv
+from comfy_env.backends import uv
+from comfy_env.backends.venv import VenvBackend
 from comfy_env.envs import locks, paths
 from comfy_env.errors import BuildCancelled
 from comfy_env.settings import Settings

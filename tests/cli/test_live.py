@@ -39,7 +39,7 @@ def host(runtime) -> Iterator[subprocess.Popen]:
 
 
 def test_ps_shows_a_worker_of_another_process_and_story_tells_its_birth(cli, host, eventually):
-    eventually(lambda: str(host.worker) in cli("ps").out, what="the journal names the worker")
+    eventually(lambda: "proved" in cli("story", "live").out, what="the journal tells the worker's proof")
     (shown,) = cli("ps", "--json").data["hosts"]
     (env,) = shown["envs"]
     assert (shown["pid"], env["key"], env["generation"], env["pid"]) == (host.pid, "live", 1, host.worker)
@@ -56,7 +56,7 @@ def test_a_host_that_closed_leaves_its_stories(cli, host, runtime):
     assert "a host that closed" in answer.out and "proved" in answer.out
 
 
-def test_a_killed_hosts_story_is_told_until_the_sweep_removes_what_it_left(cli, host, eventually):
+def test_a_killed_hosts_story_is_told_also_after_the_sweep(cli, host, eventually):
     eventually(lambda: str(host.worker) in cli("ps").out, what="the journal names the worker")
     host.send_signal(signal.SIGKILL)
     host.wait(30)
@@ -67,4 +67,5 @@ def test_a_killed_hosts_story_is_told_until_the_sweep_removes_what_it_left(cli, 
     assert "would be removed" in cli("sweep", "--dry-run").out, "a dry run changed something"
     swept = cli("sweep", "--json")
     assert swept.code == Exit.DONE and swept.data["removed"]
+    assert f"host {host.pid}, which died" in cli("story", "live").out, "the sweep keeps what a post-mortem needs"
     assert cli("sweep").out == "nothing was left behind\n"

@@ -10,7 +10,10 @@ import time
 
 
 def where():
-    return {"pid": os.getpid(), "python": sys.version.split()[0], "executable": sys.executable, "prefix": sys.prefix, "minor": list(sys.version_info[:2])}
+    return {
+        "pid": os.getpid(), "python": sys.version.split()[0], "executable": sys.executable, "prefix": sys.prefix,
+        "minor": list(sys.version_info[:2]),
+    }
 
 
 def pid():
@@ -163,5 +166,81 @@ def report_then_hold_the_gil():
     from comfy_env.worker import callback
 
     hold = ctypes.PyDLL(None).usleep
-    callback.report_progress(1, 2)
-    hold(600_000_000)
+    steps = [lambda: callback.report_progress(1, 2), lambda: hold(600_000_000), lambda: hold(600_000_000)]
+    while steps:
+        try:
+            steps.pop(0)()
+        except BaseException:  # the interrupt: this function heeds none
+            continue
+
+
+def hold_bytes(size):
+    """Keep so many bytes, as far as the host is told, until a release."""
+    from comfy_env.worker import callback
+
+    kept = [size]
+    callback.register_cache(lambda: kept[0], lambda: kept.__setitem__(0, 0))
+    return size
+
+
+def sleep_on():
+    time.sleep(1_000_000)
+
+
+def spin_with_a_grandchild(path):
+    """Loop in Python beside a child that ignores polite signals; leave both numbers."""
+    child = subprocess.Popen([
+        sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    ])
+    with open(path, "w") as note:
+        note.write("%d %d" % (os.getpid(), child.pid))
+    os.replace(path, path + ".ready")
+    while True:
+        try:
+            time.sleep(600)
+        except BaseException:  # the interrupt: this function heeds none
+            continue
+
+
+def become(program, *args):
+    """Replace this worker's program."""
+    os.execv(program, [program, *args])
+
+
+def wait_for(path, seconds=30.0):
+    """Loop in Python until a file is there."""
+    until = time.monotonic() + seconds
+    while not os.path.exists(path):
+        if time.monotonic() > until:
+            raise TimeoutError(path)
+    return path
+
+
+def call_back_then_sleep(name):
+    from comfy_env.worker import callback
+
+    callback.call_host(name)
+    time.sleep(600)
+
+
+def nap_for(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(0.0002)
+    return "rested"
+
+
+def noise_then_die(lines):
+    for number in range(lines):
+        print("line %d" % number, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def escape_with_a_grandchild(path):
+    """Start a child in a session of its own, then compute for ever."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    with open(path, "w") as note:
+        note.write("%d %d" % (os.getpid(), child.pid))
+    os.replace(path, path + ".ready")
+    while True:
+        time.sleep(60)

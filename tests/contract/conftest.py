@@ -1,20 +1,66 @@
-"""Pools and plans over real workers of this interpreter."""
+"""The contract's stage over every backend that claims what a rule needs; pools and plans over real workers."""
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
 from comfy_env import EnvPlan, WorkerPool
 from comfy_env.settings import Settings
+from comfy_env.testing.clock import MovableClock
+from tests.contract.worlds import CODE, WORLDS
 
-CODE = Path(__file__).parents[1] / "code"
+STAGES = ("stage", "timed")
+
+
+def pytest_generate_tests(metafunc):
+    """Run a test that asks for a stage once for each backend that claims what it needs."""
+    if not set(STAGES) & set(metafunc.fixturenames):
+        return
+    wanted = set(getattr(metafunc.function, "contract_needs", ()))
+    names = getattr(metafunc.function, "contract_over", tuple(WORLDS))
+    metafunc.parametrize("world", [name for name in names if wanted <= WORLDS[name].capabilities], indirect=True)
+
+
+@pytest.fixture
+def world(request):
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def contract_place(tmp_path_factory):
+    """Where an environment that all tests share is laid out once."""
+    return tmp_path_factory.mktemp("contract")
 
 
 @pytest.fixture
 def settings(tmp_path):
-    return Settings(runtime_folder=tmp_path / "run", log_folder=tmp_path / "logs", envs_folder=tmp_path / "envs", birth=20.0)
+    return Settings(
+        runtime_folder=tmp_path / "run", log_folder=tmp_path / "logs", envs_folder=tmp_path / "envs", birth=20.0, crash_limit=100
+    )
+
+
+def _play(world, settings, tmp_path, contract_place, clock):
+    folder = tmp_path / "stage"
+    folder.mkdir()
+    backend, plan = WORLDS[world].make(settings, contract_place)
+    return WORLDS[world].play(backend, plan, folder, settings, clock)
+
+
+@pytest.fixture
+def stage(world, settings, tmp_path, contract_place):
+    """A pool over one backend, on lived time."""
+    play = _play(world, settings, tmp_path, contract_place, None)
+    yield play
+    play.close()
+
+
+@pytest.fixture
+def timed(world, settings, tmp_path, contract_place):
+    """The same on a clock that stands still until the test moves it."""
+    play = _play(world, settings, tmp_path, contract_place, MovableClock())
+    yield play
+    play.close()
 
 
 @pytest.fixture

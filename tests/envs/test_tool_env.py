@@ -29,6 +29,9 @@ DROPPED = {
     "PIXI_PROJECT_ROOT": "/p",
     "__PYVENV_LAUNCHER__": "/x",
     "UV_CACHE_DIR": "rel",
+    "PIXI_CONFIG_FILE": "rel.toml",
+    "PIXI_FROZEN": "1",
+    "RATTLER_AUTH_FILE": "rel.json",
 }
 KEPT = {
     "UV_INDEX": "https://h",
@@ -42,6 +45,9 @@ KEPT = {
     "PIP_PROXY": "http://p",
     "PIP_TRUSTED_HOST": "h",
     "UV_OFFLINE": "1",
+    "PIXI_OFFLINE": "1",
+    "PIXI_CONFIG_FILE": "/c.toml",
+    "RATTLER_AUTH_FILE": "/auth.json",
     "UV_CONSTRAINT": "/abs/c.txt",
     "UV_INDEX_MINE_PASSWORD": "x",
     "SSL_CERT_FILE": "/ca.pem",

@@ -40,8 +40,10 @@ class Fault:
         os.close(fd)
 
     def end(self):
-        self.note()
-        how = self.plan["how"]
+        """End in the way that is asked for; a worker that survived it once is spared from then on."""
+        how, self.plan["how"] = self.plan["how"], "spared"
+        if how != "spared":
+            self.note()
         if how == "segfault":
             ctypes.string_at(0)
         elif how == "abort":
@@ -73,6 +75,7 @@ def plant(fault):
         "idle": lambda: when_idle(fault),
         "receive": lambda: in_the_middle_of_a_frame(fault),
         "run": lambda: in_the_call(fault),
+        "arena": lambda: in_shared_memory(fault),
         "stale": lambda: before_replies(fault, kinds.REPLY),
         "bomb": lambda: in_fields(fault, kinds),
     }
@@ -114,6 +117,21 @@ def in_frame(fault, kind, how_much):
     around_send(act)
 
 
+def in_shared_memory(fault):
+    """End when so many of the reply's buffers lie in shared memory and none of it was told."""
+    cls = importlib.import_module("comfy_env.worker.wire.outbox").Outbox
+    real, placed = cls.place, []
+
+    def place(self, view):
+        if view.nbytes == fault.plan["size"]:
+            placed.append(1)
+            if len(placed) == fault.plan["nth"]:
+                fault.end()
+        return real(self, view)
+
+    cls.place = place
+
+
 def when_idle(fault):
     """End while nothing was asked for a while, after the first reply."""
     cls = streams()
@@ -136,7 +154,7 @@ def in_the_middle_of_a_frame(fault):
     real = cls._read
 
     def read(self, target):
-        if self._arriving is not None and self._arriving.payload is not None:
+        if self._arriving is not None:
             fault.end()
         return real(self, target)
 
@@ -145,7 +163,13 @@ def in_the_middle_of_a_frame(fault):
 
 def in_the_call(fault):
     cls = importlib.import_module("comfy_env.worker.calls").Calls
-    cls._apply = lambda self, message: fault.end()
+    real = cls._apply
+
+    def apply(self, message):
+        fault.end()
+        return real(self, message)
+
+    cls._apply = apply
 
 
 def before_replies(fault, kind):
@@ -164,7 +188,7 @@ def before_replies(fault, kind):
 def in_fields(fault, kinds):
     """Put a payload made by the test in place of that of each frame of one kind."""
     kind, payload = kinds[fault.plan["kind"]], bytes.fromhex(fault.plan["payload"])
-    answers = {kinds.REPLY, kinds.RAISED, kinds.REFUSED}
+    answers = {kinds.REPLY, kinds.RAISED, kinds.REFUSED, kinds.INTERRUPTED}
 
     def act(stream, frame, send):
         if frame.kind == kind or (kind in answers and frame.kind in answers):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 from comfy_env import ComfyEnvError
-from comfy_env.errors import NodeRaised
+from comfy_env.errors import NodeRaised, WorkerCrashed
 from tests.faults.fake_worker import MOMENTS, WAYS
 from tests.faults.ward import zombies
 
@@ -23,7 +24,7 @@ def ask_host(ward, plan):
 
 CALLS = {
     "callback": ask_host,
-    "receive": lambda ward, plan: ward.call(plan, "echo", os.urandom(4_000_000)),
+    "receive": lambda ward, plan: ward.call(plan, "echo", list(range(400_000))),   # travels within the frame
     "reply body": lambda ward, plan: ward.call(plan, "blob", 4_000_000),
 }
 
@@ -66,3 +67,26 @@ def test_a_worker_that_ends_within_a_reply_of_64_mib_gives_an_error_and_no_half_
     fired(ward.fired())
     assert "signal 9" in caught.value.status and type(caught.value).__name__ == "WorkerCrashed"
     assert len(ward.call(plan, "blob", 64 << 20)) == 64 << 20
+
+
+@pytest.mark.row("F8")
+def test_a_call_never_meets_a_worker_that_is_dead_already(ward, fired):
+    plan = ward.plan()
+    for number in range(30):
+        assert ward.call(plan, "echo", number) == number
+        pid = ward.pool.record(plan).pid
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)   # dead for sure, and perhaps not noticed yet
+        fired()
+        assert ward.call(plan, "me") != pid
+
+
+@pytest.mark.row("F9")
+@pytest.mark.parametrize("nth", [1, 50, 99])
+def test_a_worker_that_ends_while_it_fills_shared_memory_gives_an_error_and_no_half_value(ward, fired, nth):
+    plan, size = ward.plan(fault={"when": "arena", "how": "kill", "nth": nth, "size": 671_000}), 671_000
+    with fired.timed(), pytest.raises(WorkerCrashed) as caught:
+        ward.call(plan, "arrays", 100, size)
+    fired(ward.fired())
+    assert "signal 9" in caught.value.status
+    assert [array.size for array in ward.call(plan, "arrays", 100, size)] == [size] * 100

@@ -33,6 +33,7 @@ def test_a_verb_returns_what_the_backend_answers(verb):
     assert backend.asked == [verb]
 
 
+@pytest.mark.row("X12")
 @pytest.mark.parametrize("wrong", [None, 7, "text", object()], ids=["None", "int", "str", "object"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_answer_of_the_wrong_type_is_refused_naming_backend_and_verb(verb, wrong):
@@ -40,6 +41,7 @@ def test_an_answer_of_the_wrong_type_is_refused_naming_backend_and_verb(verb, wr
         ask(Relay("plain", Plain(**{verb: wrong})), verb)
 
 
+@pytest.mark.row("X12")
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_exception_of_a_hook_arrives_as_a_backend_error_with_its_cause(verb):
     problem = ZeroDivisionError("oops")

@@ -160,6 +160,7 @@ def test_births_that_fail_park_like_deaths():
 
 # ---- wedged
 
+@pytest.mark.row("F13")
 def test_a_worker_that_will_not_die_gets_no_twin_and_the_message_says_where_it_is():
     life = Life()
     life.busy()
@@ -202,6 +203,7 @@ def test_a_thread_that_cannot_be_killed_wedges_until_it_ends_by_itself():
 
 # ---- replacement
 
+@pytest.mark.row("F19")
 def test_the_stand_ins_of_a_dead_worker_are_kept_until_others_are_registered():
     life = Life().born()
     life.news(e.StandInsChanged, 3).dies()
@@ -225,6 +227,7 @@ def test_a_replacement_forgets_everything_about_the_former_process():
     assert row == WorkerRecord.born_as(2, life.now, row.due)
 
 
+@pytest.mark.row("F16")
 def test_news_of_an_old_generation_changes_nothing_a_thousand_times():
     life = Life().born()
     life.dies().gone()

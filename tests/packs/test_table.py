@@ -150,3 +150,12 @@ def test_a_pack_that_wants_another_api_is_refused_alone_with_what_it_wants(pack)
 def test_a_plan_of_the_public_class_can_also_be_made_by_hand():
     plan = EnvPlan.existing("/usr/bin/python3", "k", dependencies=["six"])
     assert isinstance(plan, EnvPlan) and plan.dependencies == ("six",)
+
+
+def test_indexes_may_be_a_table_that_names_packages_of_cuda_wheels(pack):
+    (plan,) = EnvPlan.from_pack(pack(
+        '[tool.comfy-env]\ndependencies = ["a"]\n[tool.comfy-env.indexes]\nextra = ["https://h/s"]\ncuda = ["k", "k2>=1"]\n'))
+    assert plan.indexes == ("https://h/s",)
+    assert [line.replace(" ", "") for line in plan.dependencies] == ["a", "k@cuda-wheels:", "k2@cuda-wheels:>=1"]
+    with pytest.raises(PlanError, match=r"indexes.cuda.0: 'a b' is not a package"):
+        EnvPlan.from_pack(pack('[tool.comfy-env]\nindexes = { cuda = ["a b"] }\n', "bad"))

@@ -60,6 +60,7 @@ def test_after_collecting_no_signal_goes_to_the_groups_number(start, eventually)
     assert process.signal_group(signal.SIGKILL) is False
 
 
+@pytest.mark.row("X11")
 def test_a_status_somebody_else_collected_is_told_as_lost(start, eventually):
     process = start("raise SystemExit(5)")
     readable(process.exit_handle(), 10)

@@ -139,6 +139,7 @@ def test_a_failed_start_leaves_no_process_and_no_descriptor(host, monkeypatch):
     assert not [row for row in procs.rows() if procs.carries(row.pid, wanted.nonce)]
 
 
+@pytest.mark.row("F6")
 def test_a_worker_outlives_the_thread_that_started_it(start):
     made = []
     thread = threading.Thread(target=lambda: made.append(start(SLEEP)))
@@ -152,6 +153,7 @@ def test_the_command_isolates_the_interpreter_and_runs_a_folder():
     assert line == ("/e/bin/python", "-I", "-u", "/run/worker", "--boot", "7")
 
 
+@pytest.mark.row("X11")
 def test_blocked_and_ignored_signals_of_the_host_do_not_stop_the_kill(host, start, eventually):
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
     try:
@@ -199,6 +201,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.row("F22")
 @pytest.mark.parametrize(("module", "name"), CALLS, ids=[name for _, name in CALLS])
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EAGAIN])
 def test_any_call_of_a_start_and_a_kill_may_fail_once_without_a_leak_or_a_stranger_error(host, monkeypatch, module, name, code):

@@ -61,7 +61,10 @@ def test_this_kernel_is_probed_once_and_ends_a_group():
 
 
 @pytest.mark.parametrize("mode", ["kernel", "shell"])
-@pytest.mark.parametrize("busy", ["idle", "gil", "multiply", "stopped"])
+@pytest.mark.parametrize("busy", [
+    pytest.param("idle", marks=pytest.mark.row("F1")), pytest.param("gil", marks=pytest.mark.row("F2")), "multiply",
+    pytest.param("stopped", marks=pytest.mark.row("F10")),
+])
 def test_worker_and_grandchild_are_gone_within_a_second_of_the_hosts_sigkill(host_of, mode, busy):
     host, told = host_of(mode, busy)
     assert running(told["worker"]) and running(told["grandchild"])
@@ -69,6 +72,7 @@ def test_worker_and_grandchild_are_gone_within_a_second_of_the_hosts_sigkill(hos
     assert gone_after(told) < SECOND
 
 
+@pytest.mark.row("F2")
 def test_a_watcher_thread_alone_fails_while_native_code_holds_the_gil(host_of):
     host, told = host_of("watcher", "gil")
     host.kill()
@@ -83,6 +87,7 @@ def test_the_same_watcher_thread_works_while_the_gil_is_free(host_of):
     assert gone_after(told) < SECOND
 
 
+@pytest.mark.row("F7")
 def test_the_group_goes_through_a_wrapper_too(host_of):
     host, told = host_of("kernel", "gil", "wrapped")
     assert told["leader"] != told["worker"]
@@ -90,6 +95,7 @@ def test_the_group_goes_through_a_wrapper_too(host_of):
     assert gone_after(told) < SECOND
 
 
+@pytest.mark.row("F5")
 def test_a_forked_child_of_the_host_does_not_keep_the_worker_alive(host_of):
     host, told = host_of("kernel", "gil", "forking")
     host.kill()
@@ -97,6 +103,7 @@ def test_a_forked_child_of_the_host_does_not_keep_the_worker_alive(host_of):
     assert running(told["forked"])
 
 
+@pytest.mark.row("F4")
 def test_a_host_that_replaces_its_program_loses_its_worker_and_collects_it_by_number(host_of):
     host, told = host_of("kernel", "gil", "replaced")
     again = json.loads(host.stdout.readline())
@@ -111,6 +118,7 @@ def test_it_does_not_matter_how_the_host_dies(host_of, sent):
     assert gone_after(told) < SECOND
 
 
+@pytest.mark.row("F3")
 def test_a_host_killed_at_any_moment_after_the_start_leaves_nobody(host_of):
     chance = random.Random(20)
     for _ in range(10):

@@ -79,6 +79,7 @@ def test_the_last_forty_lines_are_kept(pipe, output):
     assert output.tail() == tuple(str(n) for n in range(60, 100))
 
 
+@pytest.mark.row("X7")
 def test_a_character_cut_in_two_by_a_read_is_whole(pipe, output, lines):
     both = "ä\n".encode()
     told(pipe, output, both[:1])
@@ -86,6 +87,7 @@ def test_a_character_cut_in_two_by_a_read_is_whole(pipe, output, lines):
     assert lines == ["ä"]
 
 
+@pytest.mark.row("X7")
 def test_bytes_that_are_no_text_and_nuls_are_replaced(pipe, output, lines):
     told(pipe, output, b"a\xff\xfeb\0c\x07\x1b[1m\td\n")
     assert lines == ["a��b�c�\x1b[1m\td"]
@@ -99,6 +101,7 @@ def test_a_progress_bar_is_one_line_that_shows_its_last_state(pipe, output, line
     assert lines == ["100%|##", "next"]
 
 
+@pytest.mark.row("X7")
 def test_ten_megabytes_without_a_newline_keep_their_beginning_and_are_counted(pipe, output, lines):
     size = 10 * 2**20
     writer = threading.Thread(target=lambda: [pipe.put(b"x" * 65536) for _ in range(size // 65536)])
@@ -173,6 +176,7 @@ def drained(process, output: Output, eventually: Callable) -> None:
     eventually(all_ended, seconds=60)
 
 
+@pytest.mark.row("X7")
 def test_a_worker_that_writes_from_python_and_c_is_never_blocked(start, output, lines, eventually):
     process = start(
         "import ctypes, os, sys\nlibc = ctypes.CDLL(None)\nfor n in range(10000):\n    print('line', n)\n"
@@ -210,6 +214,7 @@ def test_everything_a_worker_said_is_in_its_log_file(pipe, tmp_path, lines):
     assert (tmp_path / "a.log").read_text() == "a\nb\n"
 
 
+@pytest.mark.row("X7")
 def test_a_full_disk_is_told_once_and_stops_nothing(pipe, lines, caplog):
     mode = Path("/dev/full").stat().st_mode & 0o777
     output = Output("pack-a", 1, Path("/dev/full"), sink=lines.append)

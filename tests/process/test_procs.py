@@ -35,6 +35,12 @@ def test_a_zombie_is_dead_and_nobody_is_none(start, eventually):
     assert procs.row(process.pid) is None and procs.environment(process.pid) == b"\0"[:0]
 
 
+def test_a_process_that_ended_and_was_not_collected_is_ending_and_a_living_one_is_not(start, eventually):
+    process = start("raise SystemExit(3)")
+    eventually(process.exit_status)
+    assert procs.ending(process.pid) and not procs.ending(os.getpid()) and not procs.ending(0)
+
+
 def test_a_zombie_whose_threads_still_run_is_not_dead(start, eventually):
     process = start(
         "import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n"
@@ -45,9 +51,9 @@ def test_a_zombie_whose_threads_still_run_is_not_dead(start, eventually):
     assert not procs.row(process.pid).dead and process.exit_status() is None
 
 
-def test_only_a_whole_entry_of_the_environment_is_a_mark(start):
+def test_only_a_whole_entry_of_the_environment_is_a_mark(start, eventually):
     process = start(SLEEP, X="1\nCOMFY_ENV_NONCE=abc", Y="COMFY_ENV_NONCE=abc")
-    assert procs.carries(process.pid, process.nonce)
+    eventually(lambda: procs.carries(process.pid, process.nonce))   # in the middle of an exec there is no environment
     assert not any(procs.carries(process.pid, nonce) for nonce in ("abc", "", process.nonce[:-1], process.nonce + "0"))
 
 
@@ -57,8 +63,9 @@ def test_a_handled_signal_is_told_from_an_unhandled_and_an_ignored_one(start, ev
     assert [procs.catches(process.pid, number) for number in (10, 12, 15)] == [True, False, False]
 
 
-def test_the_portable_way_gives_the_same_answers(start, monkeypatch):
+def test_the_portable_way_gives_the_same_answers(start, monkeypatch, eventually):
     process = start(SLEEP)
+    eventually(lambda: procs.carries(process.pid, process.nonce))   # in the middle of an exec there is no environment
     here, environ = procs.row(process.pid), procs.environment(process.pid)
     monkeypatch.setattr(procs, "LINUX", False)
     there = procs.row(process.pid)

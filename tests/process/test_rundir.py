@@ -81,6 +81,7 @@ def test_workers_have_folders_and_nonces_of_their_own_whatever_their_names(host)
     assert not first.folder.exists() and second.folder.exists()
 
 
+@pytest.mark.row("X11")
 def test_folders_are_private_even_under_an_odd_umask(runtime):
     before = os.umask(0o777)
     try:
@@ -100,6 +101,7 @@ def test_a_runtime_folder_open_to_others_is_closed_to_them(runtime):
     assert runtime.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.row("X10")
 @pytest.mark.parametrize("name", ["x" * 200, "with space", "äöü-日本"])
 def test_long_spaced_and_foreign_names_work(runtime, name):
     host = HostRun.open(runtime / name)
@@ -107,6 +109,7 @@ def test_long_spaced_and_foreign_names_work(runtime, name):
     host.close()
 
 
+@pytest.mark.row("X10")
 def test_a_runtime_folder_that_cannot_be_used_is_named_with_the_setting_that_mends_it(runtime):
     (runtime / "file").write_text("")
     for bad in (runtime / "file", runtime / "file" / "below"):
@@ -176,6 +179,7 @@ def test_a_half_written_second_line_counts_as_not_written(tmp_path):
     assert records.read(path) == record()
 
 
+@pytest.mark.row("X8")
 @pytest.mark.parametrize(("content", "why"), [
     (b"", "not JSON"), (b"\xff\0\n", "not JSON"), (b"[1]\n", "not an object"), (b"{}\n", "schema"), (b'{"schema": 1}\n', "lacks a field"),
     (b'{"schema": 1, "pid": "7"}\n', "pid"), (b'{"schema": 1, "generation": true}\n', "generation"),

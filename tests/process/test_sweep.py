@@ -93,6 +93,7 @@ def holder(folder: Path, *more: str) -> tuple[str, ...]:
     return python(HOLD, folder / records.NAME, *more)
 
 
+@pytest.mark.row("X8", "X9")
 def test_a_worker_that_outlived_its_host_goes_with_its_group_and_with_those_that_left_it(runtime, dead, bystander):
     folder, record = dead.worker()
     family = dead.play(holder(folder, "family"), 3, record)
@@ -137,6 +138,7 @@ def test_descendants_of_a_worker_that_is_gone_are_found_by_their_nonces(runtime,
     assert report.killed == [pid] and not running(pid) and os.listdir(runtime) == []
 
 
+@pytest.mark.row("X9")
 def test_a_descendant_with_the_workers_nonce_but_another_hosts_lives(runtime, dead):
     folder, record = dead.worker()
     foreign = replace(record, host_nonce="e" * 32)
@@ -144,6 +146,7 @@ def test_a_descendant_with_the_workers_nonce_but_another_hosts_lives(runtime, de
     assert sweep.sweep(runtime).killed == [] and running(pid)
 
 
+@pytest.mark.row("X8")
 @pytest.mark.parametrize("pid", [0, 1, -1, "own", "bystander"])
 def test_the_recorded_number_alone_ends_nobody(runtime, dead, bystander, pid):
     known = {"own": os.getpid(), "bystander": bystander.pid}
@@ -154,6 +157,7 @@ def test_the_recorded_number_alone_ends_nobody(runtime, dead, bystander, pid):
     assert os.listdir(runtime) == []
 
 
+@pytest.mark.row("X8")
 @pytest.mark.parametrize("changes", [{"boot": "another boot"}], ids=["another boot"])
 def test_what_an_earlier_boot_left_is_litter_and_nobody_is_ended(runtime, dead, changes):
     folder, record = dead.worker(**changes)
@@ -162,6 +166,7 @@ def test_what_an_earlier_boot_left_is_litter_and_nobody_is_ended(runtime, dead, 
     assert running(pid) and report.killed == [] and os.listdir(runtime) == []
 
 
+@pytest.mark.row("X8")
 @pytest.mark.parametrize(("changes", "why"), [
     ({"namespace": 1}, "namespace"), ({"schema": 99}, "schema"), ({"host_nonce": "e" * 32}, "another host"),
 ])
@@ -174,6 +179,7 @@ def test_records_of_another_namespace_schema_or_host_are_left_alone(runtime, dea
     assert folder.is_dir() and dead.lock.exists()
 
 
+@pytest.mark.row("X8")
 def test_a_lock_holder_without_the_nonces_lives(runtime, dead):
     folder, _ = dead.worker()
     (pid,) = dead.play(holder(folder), 1)
@@ -181,6 +187,23 @@ def test_a_lock_holder_without_the_nonces_lives(runtime, dead):
     assert running(pid) and "does not carry" in report.skipped[0][1] and folder.is_dir()
 
 
+def test_a_worker_that_is_just_ending_still_holds_its_lock_and_is_waited_for(runtime, dead, monkeypatch):
+    folder, _ = dead.worker()
+    dead.play(holder(folder), 1)   # without the nonces, as a process that is ending has no environment any more
+    player, looks = dead.players[-1], []
+
+    def ending(pid: int) -> bool:
+        looks.append(pid)
+        if len(looks) == 3:
+            player.kill()
+        return pid == player.pid
+
+    monkeypatch.setattr(procs, "ending", ending)
+    report = sweep.sweep(runtime)
+    assert len(looks) >= 3 and os.listdir(runtime) == [] and not report.skipped and not report.killed
+
+
+@pytest.mark.row("X8")
 def test_a_damaged_record_is_litter_when_its_lock_is_free_and_left_alone_when_it_is_held(runtime, dead):
     free, _ = dead.worker()
     held, record = dead.worker()
@@ -191,6 +214,7 @@ def test_a_damaged_record_is_litter_when_its_lock_is_free_and_left_alone_when_it
     assert running(pid) and report.removed == [free] and [path for path, _ in report.skipped] == [held]
 
 
+@pytest.mark.row("X8")
 def test_a_record_that_is_a_link_is_not_followed(runtime, dead, tmp_path):
     folder, record = dead.worker()
     (folder / records.NAME).rename(tmp_path / "elsewhere")

@@ -78,6 +78,7 @@ def test_children_groups_sessions_and_orphans_all_go(start, eventually):
     assert not [pid for pid in family if running(pid)] and not carriers(process.nonce)
 
 
+@pytest.mark.row("F12")
 def test_a_member_outlives_a_dead_leader_and_is_ended_while_the_leaders_number_is_kept(start, eventually):
     process = start("import os, time\nif os.fork() == 0:\n    print(os.getpid(), flush=True)\n    time.sleep(60)\nos._exit(9)")
     member = int(read_all(process, eventually, 1)[0])
@@ -100,6 +101,7 @@ def test_a_member_that_dropped_its_environment_but_not_its_session_goes_too(star
     assert not running(member)
 
 
+@pytest.mark.row("F11")
 @pytest.mark.parametrize("program", [BOMB, CHAIN], ids=["200 forks a second, half in new sessions", "a chain of sessions"])
 def test_a_tree_that_forks_while_it_is_killed_is_ended(start, eventually, program):
     process = start(program)
@@ -109,6 +111,7 @@ def test_a_tree_that_forks_while_it_is_killed_is_ended(start, eventually, progra
     assert not killed.note and not carriers(process.nonce)
 
 
+@pytest.mark.row("F10")
 def test_a_worker_that_ignores_signals_or_stopped_itself_is_ended(start, eventually):
     process = start(
         "import os, signal\nfor s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)\n"
@@ -130,6 +133,7 @@ def test_killing_twice_and_from_four_threads_gives_one_status_and_no_error(start
     assert end(process).status.signal == signal.SIGKILL
 
 
+@pytest.mark.row("X9")
 def test_bystanders_with_our_paths_in_their_arguments_or_half_a_nonce_live(start, host):
     process = start(SLEEP)
     argv = [sys.executable, "-I", "-S", "-c", SLEEP, process.nonce, str(process.run_folder)]
@@ -142,6 +146,7 @@ def test_bystanders_with_our_paths_in_their_arguments_or_half_a_nonce_live(start
         one.wait()
 
 
+@pytest.mark.row("F13")
 def test_what_will_not_die_is_named_at_the_limit_and_not_collected(start, monkeypatch):
     process = start(SLEEP)
     with monkeypatch.context() as patch:
@@ -281,3 +286,15 @@ def test_a_hundred_starts_and_kills_leave_nothing(host):
         process.close()
         endpoint.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_tree_nobody_was_told_of_is_ended_and_collected_by_its_nonce(host, start):
+    """A backend may start a worker and then lose it."""
+    endpoint = PlainEndpoint()
+    wanted = launch_of(host, python(FAMILY), endpoint)
+    lost = subprocess.Popen(wanted.argv, env=dict(wanted.variables), stdout=subprocess.DEVNULL, start_new_session=True)
+    bystander = start(SLEEP)
+    assert lost.pid in tree.end_carriers(wanted.nonce)
+    assert not carriers(wanted.nonce) and procs.row(lost.pid) is None and running(bystander.pid)
+    lost.returncode = 0
+    endpoint.close()

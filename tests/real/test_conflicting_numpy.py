@@ -20,7 +20,8 @@ def conflicting(pythons):
         minor = next(iter(pythons))
         pair = ("PIL", minor, "pillow==11.3.0"), ("PIL", minor, "pillow>=12,<13")
     plans = [
-        EnvPlan(key=f"needs-{i}", root=CODE, python=f"{minor[0]}.{minor[1]}", dependencies=(need,)) for i, (_, minor, need) in enumerate(pair)
+        EnvPlan(key=f"needs-{i}", root=CODE, python=f"{minor[0]}.{minor[1]}", dependencies=(need,))
+        for i, (_, minor, need) in enumerate(pair)
     ]
     return pair[0][0], plans
 

@@ -47,6 +47,7 @@ def run(folder, body, test):
     return subprocess.run([sys.executable, *words], cwd=folder, env=environ, capture_output=True, text=True, timeout=85, check=False).stdout
 
 
+@pytest.mark.row("X12")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_backend_that_breaks_its_word_fails_the_rule(tmp_path, fault):
     body, test = FAULTS[fault]

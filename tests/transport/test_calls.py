@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from comfy_env.errors import EncodeRefused, ReferenceLost
+from comfy_env.transport import canary
 from comfy_env.values import NodeContext, RemoteRef
 from comfy_env.worker.wire.kinds import Kind
 from tests.transport.workers import interpreter, joined
@@ -18,6 +19,7 @@ OTHERS = [v for v in ("3.9", "3.10", "3.12", "3.13") if v != f"3.{sys.version_in
 @pytest.fixture(scope="module")
 def worker():
     with joined() as started:
+        canary.send(started.session, canary.make(1))   # the arena is there from now on
         yield started
 
 
@@ -38,6 +40,7 @@ def test_a_raised_exception_is_told_with_class_arguments_and_traceback(worker):
     assert rebuilt.args == ("bad", 3)
 
 
+@pytest.mark.row("X4")
 @pytest.mark.parametrize(("target", "type_name"), [
     ("wire_pack:unprintable", "wire_pack.unprintable.<locals>.Odd"), ("wire_pack:sys_exit", "SystemExit"),
     ("wire_pack:recurse", "RecursionError"), ("no_such_module:f", "ModuleNotFoundError"), ("wire_pack:no_such", "AttributeError"),
@@ -49,6 +52,7 @@ def test_whatever_a_function_raises_ends_its_call_and_not_the_worker(worker, tar
     assert worker.value("wire_pack:echo", 1) == 1
 
 
+@pytest.mark.row("X5")
 @pytest.mark.parametrize(("name", "args"), [
     ("make", ("lambda",)), ("make", ("generator",)), ("make", ("file",)), ("nested", (1_000_000,)),
 ])
@@ -59,6 +63,7 @@ def test_a_result_that_cannot_cross_is_a_named_refusal_and_the_lane_goes_on(work
     assert worker.value("wire_pack:echo", 1) == 1
 
 
+@pytest.mark.row("X5")
 def test_a_recursive_result_arrives_as_such(worker):
     value = worker.value("wire_pack:make", "recursive")
     assert value[1] is value

@@ -17,6 +17,7 @@ from tests.transport.workers import joined, until
 WAYS = {"segfault": "SIGSEGV", "abort": "SIGABRT", "kill": "SIGKILL", "exit": "status 0"}
 
 
+@pytest.mark.row("F8")
 @pytest.mark.parametrize("how", WAYS)
 def test_a_worker_that_ends_in_mid_call_loses_the_lane_promptly_with_its_status(how):
     with joined() as worker:
@@ -34,6 +35,7 @@ def test_an_end_while_the_result_is_written_is_noticed_too():
             worker.call("wire_pack:die_in_result")
 
 
+@pytest.mark.row("F9")
 @pytest.mark.parametrize("percent", [1, 50, 99])
 def test_an_end_in_the_middle_of_a_large_reply_is_noticed(percent):
     size = 20_000_000
@@ -83,6 +85,22 @@ def test_a_worker_killed_from_outside_is_noticed_by_a_thread_that_waits():
         thread.join(10)
         assert result
         assert time.monotonic() - killed < 5
+
+
+@pytest.mark.row("F8")
+@pytest.mark.parametrize("ask", ["answer", "command"])
+def test_a_write_to_a_worker_that_died_fails_by_name_and_never_waits_for_itself(ask):
+    with joined() as worker:
+        def end_the_worker():
+            worker.process.popen.send_signal(signal.SIGKILL)
+            until(worker.process.exit_status)
+
+        with pytest.raises(LaneLost):
+            if ask == "answer":
+                worker.call("wire_pack:ask", "end", callbacks={"end": end_the_worker})
+            else:
+                end_the_worker()
+                worker.session.command(Kind.PING, {}, time.monotonic() + 5)
 
 
 def test_after_the_end_everything_fails_by_name_at_once():
@@ -141,6 +159,7 @@ def test_a_worker_ends_by_itself_on_goodbye_and_when_its_host_is_gone():
         assert until(worker.process.exit_status).code == 1
 
 
+@pytest.mark.row("F16")
 def test_a_late_reply_never_answers_the_next_call():
     with joined() as worker:
         with pytest.raises(TimeoutError):
@@ -149,6 +168,7 @@ def test_a_late_reply_never_answers_the_next_call():
         assert worker.session.late == 1
 
 
+@pytest.mark.row("X2")
 def test_garbage_instead_of_a_frame_loses_the_lane_by_name():
     with joined() as worker:
 
@@ -161,6 +181,7 @@ def test_garbage_instead_of_a_frame_loses_the_lane_by_name():
             worker.call(scribble)
 
 
+@pytest.mark.row("X3")
 def test_a_message_the_host_does_not_accept_fails_one_call_and_not_the_lane():
     frame = Frame(Kind.REPLY, 0, 1, b"cposix\nsystem\n(S'true'\ntR.")
     with joined() as worker:
@@ -179,3 +200,14 @@ def _lying(fields):
         worker.loop._stream.send(WorkerFrame(*fields)._replace(request=worker.calls.request))
 
     return lie
+
+
+def test_a_lost_lane_keeps_none_of_the_frames_in_which_it_was_lost():
+    """They hold what was on its way: buffers, descriptors of shared memory."""
+    with joined() as worker:
+        worker.process.popen.send_signal(signal.SIGKILL)
+        until(worker.process.exit_status)
+        with pytest.raises(LaneLost):
+            worker.call("wire_pack:echo", bytes(300_000))
+        lost = worker.session._mail.lost
+        assert isinstance(lost, LaneLost) and lost.__traceback__ is None and lost.__cause__ is None

@@ -150,6 +150,7 @@ def _is_dropped(sock: socket.socket) -> bool:
     return True
 
 
+@pytest.mark.row("X1")
 def test_a_stranger_is_dropped_and_joining_goes_on(listening):
     endpoint, launch, _ = listening
     silent, garbage, gone = _connect(endpoint), _connect(endpoint), _connect(endpoint)
@@ -158,6 +159,7 @@ def test_a_stranger_is_dropped_and_joining_goes_on(listening):
     assert _join_after(endpoint, launch, [silent, garbage]) == [True, True]
 
 
+@pytest.mark.row("X1")
 def test_a_stranger_with_a_wrong_key_is_dropped(listening):
     endpoint, launch, stages = listening
     sock = _connect(endpoint)
@@ -169,6 +171,7 @@ def test_a_stranger_with_a_wrong_key_is_dropped(listening):
     assert "lies" not in stages
 
 
+@pytest.mark.row("X1")
 def test_a_connection_of_another_user_is_dropped_unheard(listening, monkeypatch):
     endpoint, _, _ = listening
     monkeypatch.setattr("comfy_env.transport.listener.os.getuid", lambda: 12345)
@@ -177,6 +180,7 @@ def test_a_connection_of_another_user_is_dropped_unheard(listening, monkeypatch)
     assert _is_dropped(sock)
 
 
+@pytest.mark.row("X1")
 def test_a_recorded_answer_proves_nothing_on_another_connection(listening):
     endpoint, launch, _ = listening
     recorded = proof.answer(launch.auth_key, proof.WORKER, 0, launch.nonce, 1, proof.challenge())
@@ -187,6 +191,7 @@ def test_a_recorded_answer_proves_nothing_on_another_connection(listening):
     assert _join_after(endpoint, launch, [sock]) == [True]
 
 
+@pytest.mark.row("X1")
 def test_a_reflected_answer_proves_nothing():
     key, asked = secrets.token_bytes(32), proof.challenge()
     mine = proof.answer(key, proof.HOST, 0, "nonce", 1, asked)
@@ -194,6 +199,7 @@ def test_a_reflected_answer_proves_nothing():
     assert not proof.proves(mine, key, proof.WORKER, "nonce", 1, asked)
 
 
+@pytest.mark.row("X1")
 @pytest.mark.parametrize("change", [{"generation": 2}, {"nonce": "b"}, {"asked": b"other"}, {"key": b"k2"}])
 def test_an_answer_is_bound_to_key_nonce_generation_and_challenge(change):
     facts = {"key": b"k1", "role": proof.WORKER, "nonce": "a", "generation": 1, "asked": b"this"}

@@ -18,6 +18,7 @@ from tests.transport.workers import Started, joined, until
 @pytest.fixture(scope="module")
 def worker():
     with joined() as started:
+        canary.send(started.session, canary.make(1))   # the arena is there from now on
         yield started
 
 
@@ -279,6 +280,7 @@ def test_input_types_and_fingerprints_of_a_loaded_pack_are_fresh(worker):
     assert "TypeError" in worker.session.side(Kind.FINGERPRINT, {**ask, "kwargs": {"z": 3}}, soon())["error"]
 
 
+@pytest.mark.row("F15")
 def test_a_side_lane_held_up_by_native_code_times_out_and_recovers(worker):
     thread = threading.Thread(target=worker.value, args=("wire_pack:hold_the_gil", 0.8))
     thread.start()

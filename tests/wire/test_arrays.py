@@ -46,6 +46,7 @@ ARRAYS = {
 }
 
 
+@pytest.mark.row("X6")
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_arrives_equal_in_bytes_type_shape_and_order(ends, name):
     array = ARRAYS[name]
@@ -87,6 +88,7 @@ SCALARS = [np.float32(1.5), np.float64("nan"), np.int8(-3), np.bool_(True), np.c
            np.datetime64("2020-01-01"), np.timedelta64(3, "D"), _field_types()[0], np.float16(0.5), np.str_("")]
 
 
+@pytest.mark.row("X6")
 @pytest.mark.parametrize("scalar", SCALARS, ids=lambda s: s.dtype.name + repr(s)[:12])
 def test_a_numpy_scalar_keeps_its_type(ends, scalar):
     back = ends.there_and_back([scalar])[0]
@@ -100,12 +102,14 @@ def test_a_dtype_arrives_as_the_same(ends, dtype):
     assert ends.there_and_back(dtype) == dtype
 
 
+@pytest.mark.row("X6")
 @pytest.mark.parametrize("array", [np.zeros(2, np.longdouble), np.zeros(2, [("a", "O")])], ids=["longdouble", "objects in fields"])
 def test_a_type_without_a_safe_form_is_refused_by_name(ends, array):
     with pytest.raises(EncodeRefused, match="value holds numpy type|value is a structured array"):
         ends.to_worker(array)
 
 
+@pytest.mark.row("X6")
 @pytest.mark.parametrize("array", [np.ma.masked_array([1], [True]), np.zeros(1).view(np.recarray)], ids=lambda a: type(a).__name__)
 def test_a_subclass_is_never_silently_made_an_array(ends, array):
     with pytest.raises(EncodeRefused, match=type(array).__name__):

@@ -73,6 +73,7 @@ def _head(magic=MAGIC, version=1, kind=10, flags=0, payload=0, count=0, crc=None
     return head + struct.pack("<I", zlib.crc32(head) if crc is None else crc)
 
 
+@pytest.mark.row("X2")
 @pytest.mark.parametrize(("head", "why"), [
     (_head(magic=b"GET "), "starts with"),
     (_head(version=2), "version 2"),
@@ -93,6 +94,7 @@ def test_a_damaged_header_is_refused_by_what_is_wrong(head, why):
             stream.receive()
 
 
+@pytest.mark.row("X2")
 @pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**64 - 2, BUFFER_LIMIT + 1])
 def test_a_buffer_length_past_the_limit_is_refused(length):
     table = struct.pack("<Q", length)
@@ -103,6 +105,7 @@ def test_a_buffer_length_past_the_limit_is_refused(length):
             stream.receive()
 
 
+@pytest.mark.row("X2")
 def test_nothing_is_allocated_for_a_table_whose_checksum_is_wrong(monkeypatch):
     asked = []
     monkeypatch.setattr(blocks, "allocate", asked.append)
@@ -115,6 +118,7 @@ def test_nothing_is_allocated_for_a_table_whose_checksum_is_wrong(monkeypatch):
     assert asked == []
 
 
+@pytest.mark.row("X2")
 def test_memory_that_cannot_be_had_is_a_named_refusal():
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     table = struct.pack("<Q", BUFFER_LIMIT)
@@ -129,6 +133,7 @@ def test_memory_that_cannot_be_had_is_a_named_refusal():
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@pytest.mark.row("X2")
 @pytest.mark.parametrize("cut", [1, 31, 32, 35, 57, 60])
 def test_a_peer_that_ends_in_mid_frame_is_a_lane_end(cut):
     data = wire_bytes(FRAMES["buffers"])
@@ -152,6 +157,7 @@ def test_before_the_proof_small_frames_only_are_listened_to():
             stream.receive()
 
 
+@pytest.mark.row("X2")
 def test_every_changed_bit_of_head_table_and_payload_is_noticed():
     data = wire_bytes(FRAMES["buffers"])
     summed = len(data) - 5
@@ -165,6 +171,7 @@ def test_every_changed_bit_of_head_table_and_payload_is_noticed():
                 stream.receive()
 
 
+@pytest.mark.row("X2")
 def test_random_bytes_never_hang_crash_or_pass():
     rng = random.Random(20)
     outcomes = set()
@@ -194,7 +201,7 @@ def test_half_a_frame_closes_the_lane_so_that_nothing_follows_it():
     with lane() as (raw, stream):
         broken = Interrupted(raw)
         with pytest.raises(KeyboardInterrupt):
-            broken.send(Frame(10, 1, 1, b"payload"))
+            broken.send(Frame(10, 1, 1, b"payload", [memoryview(b"buffer")]))
         with pytest.raises(LaneEnd):
             stream.receive()
 

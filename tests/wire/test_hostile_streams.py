@@ -139,6 +139,7 @@ def _state() -> str:
                  sorted((k, v.name) for k, v in sealed_objects.items()), sorted(sys.modules), os.environ.get("HOSTILE")))
 
 
+@pytest.mark.row("X2", "X3")
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_hostile_stream_is_refused_and_changes_nothing(host, name):
     HITS.clear()
@@ -163,6 +164,7 @@ class Bomb:
         return os.putenv, ("HOSTILE", "1")
 
 
+@pytest.mark.row("X3")
 @pytest.mark.parametrize("protocol", range(6))
 def test_what_plain_pickle_writes_is_refused_in_every_protocol(host, protocol):
     for value in (Bomb(), os.system, collections.OrderedDict, Trap(), Exception("x"), [[{"a": Bomb()}]]):
@@ -267,9 +269,33 @@ class Point(tuple):
     """A tuple subclass: stays where it is."""
 
 
+@pytest.mark.row("X2")
 def test_fuzzed_streams_in_a_bounded_child_only_ever_are_refused_or_read():
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", textwrap.dedent(FUZZ), str(random.randrange(10**6)), "20000"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, (command[3], done.stderr[-2000:])
     assert int(done.stdout) > 10_000
+
+
+BOMBS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+from comfy_env.errors import DecodeRefused
+from comfy_env.transport.codec import HostCodec
+host = HostCodec("here", 1, {})
+for bomb in (b"\\x80\\x05Nr\\xff\\xff\\xff\\x0f.", b"\\x80\\x05B\\xff\\xff\\xff\\x7fx.", b"\\x80\\x05\\x8d" + b"\\xff" * 7 + b"\\x0f.",
+             b"\\x80\\x05]" + b"q\\x00h\\x00\\x86" * 60 + b".", b"\\x80\\x05\\x96" + b"\\xff" * 6 + b"\\x00\\x00."):
+    try:
+        host.decode(bomb)
+    except (DecodeRefused, MemoryError):
+        pass
+assert host.decode(b"\\x80\\x05K\\x05.") == 5
+print("lives")
+"""
+
+
+def test_streams_that_claim_much_memory_are_refused_or_read_within_a_bound():
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", BOMBS], cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "lives\n"), done.stderr[-2000:]

@@ -27,6 +27,7 @@ def _bytes(tensor) -> bytes:
     return bytes(tensor.detach().contiguous().view(torch.uint8).flatten().tolist()) if tensor.numel() else b""
 
 
+@pytest.mark.row("X6")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_dtype_arrives_bit_by_bit(ends, dtype):
     raw = torch.arange(24 * dtype.itemsize, dtype=torch.int32).to(torch.uint8)
@@ -53,6 +54,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.row("X6")
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout_arrives_equal(ends, name):
     tensor = LAYOUTS[name]()
@@ -116,6 +118,7 @@ ODD = {
 }
 
 
+@pytest.mark.row("X6")
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.filterwarnings("ignore")
 def test_a_tensor_that_cannot_cross_is_refused_by_what_it_is(ends, name):
@@ -141,6 +144,7 @@ def test_without_torch_a_tensor_arrives_as_an_array_over_the_same_bytes(no_torch
     assert array.strides == tensor.numpy().strides
 
 
+@pytest.mark.row("X6")
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "complex32"])
 def test_without_torch_a_type_that_numpy_lacks_is_refused_by_name(no_torch, name):
     with pytest.raises(Exception, match=rf'torch\.{name} .*torch = "own"'):

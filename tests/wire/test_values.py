@@ -193,6 +193,7 @@ def test_a_message_starts_its_paths_at_its_own_keys(ends):
         ends.host.encode({"args": (types.SimpleNamespace(opts=io.StringIO()),), "kwargs": {}}, message=True)
 
 
+@pytest.mark.row("X5")
 def test_depth_beyond_measure_is_refused_at_the_sender_and_the_codec_goes_on(ends):
     deep: list = []
     for _ in range(100_000):
@@ -207,6 +208,7 @@ def test_depth_beyond_measure_is_refused_at_the_sender_and_the_codec_goes_on(end
 HERE_ONLY = {"lambda": lambda: 1, "generator": (n for n in ()), "file": io.BytesIO(), "weakref": weakref.ref(Opts)}
 
 
+@pytest.mark.row("X5")
 @pytest.mark.parametrize("value", HERE_ONLY.values(), ids=HERE_ONLY)
 def test_what_means_nothing_outside_its_worker_is_refused_there_by_name(ends, value):
     with pytest.raises(EncodeFault, match="only means something in the worker"):

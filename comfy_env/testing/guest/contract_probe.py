@@ -64,8 +64,10 @@ def alone(folder):
 
 def hold(folder):
     """Tell that this call began, then wait for the file `go`; an interrupt ends it."""
-    with open(os.path.join(folder, "began"), "a") as began:
+    mark = os.path.join(folder, "began")
+    with open(f"{mark}.{os.getpid()}", "w") as began:
         began.write(f"{os.getpid()}\n")
+    os.replace(began.name, mark)   # whoever sees it can read it whole
     limit = time.monotonic() + 60
     while not os.path.exists(os.path.join(folder, "go")):
         if time.monotonic() > limit:

@@ -26,7 +26,8 @@ Load = Callable[[], Any]
 def _needed(load: Load) -> Any:
     numpy = load()
     if numpy is None:
-        raise DecodeFault("an array came to a Python without numpy; add numpy to its environment")
+        raise DecodeFault("an array came to a Python without numpy: a result needs numpy in the host's own Python, "
+                          "an argument needs it in the environment")
     return numpy
 
 
@@ -67,7 +68,8 @@ def write_array(array: Any) -> Any:
     if array.dtype.kind == "O" and array.dtype.names is None:
         return sealed.ITEMS, (array.shape,), array.reshape(-1).tolist(), None, None, sealed.FILL
     if array.dtype.hasobject:
-        raise EncodeFault(array, "is a structured array that holds Python objects")
+        kind = "a structured array that holds Python objects" if array.dtype.names else f"an array of {type(array.dtype).__name__}"
+        raise EncodeFault(array, f"is {kind}")
     spec = dtype_spec(array.dtype, array)
     shape = array.shape
     array, spread = _without_spread(array)

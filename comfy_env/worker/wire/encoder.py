@@ -53,7 +53,7 @@ class Encoder(pickle.Pickler):
 
     def _place(self, buffer: pickle.PickleBuffer) -> bool:
         view = buffer.raw()
-        if blocks.rides_in_frame(view.nbytes):
+        if blocks.rides_in_frame(view.nbytes, len(self._buffers)):
             return True
         self._buffers.append(view)
         return False

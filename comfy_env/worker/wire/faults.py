@@ -33,3 +33,10 @@ class DecodeFault(WireFault):
 
 class ReferenceGone(WireFault):
     """A reference to an object that is not here, or not here any more."""
+
+
+class NoRoom(EncodeFault):
+    """There is not enough memory for what is to be sent; told before any of it is taken."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(None, f"needs shared memory that is not there: {why}", "send less at once, or give the processes more memory")

@@ -24,10 +24,16 @@ class Kind(enum.IntEnum):
     PONG = 16          # worker: {"held": int}
     CANARY = 17        # {"content": a buffer}
     CANARY_BACK = 18   # worker: {"digest": str, "content": a buffer, "versions": dict}
-    RELEASE = 19       # {"bytes": int | None}
+    RELEASE = 19       # {"bytes": int | None, "which": str}: which names one thing that the worker told it holds, "" all
     RECEIPT = 20       # worker: {"freed": int, "held": int}
     DROP = 21          # {"ids": list[int]}: references the host no longer holds; no answer
     GOODBYE = 22       # the worker ends by itself; no answer
+    FETCH = 26         # {"id": int}: an object that another worker wants
+    FETCHED = 27       # worker: {"blob": a buffer, read by a worker only} | {"error": str}
+
+    # main lane, both, where both hellos name the feature "arena"; raw bytes, read by the lane itself; no answer
+    SEGMENT = 24       # number, size, device and inode of a segment of shared memory whose descriptor comes along
+    RETURN = 25        # counts, then: leases given back, segments that cannot be used here, segments that are no more
 
     # main lane, the worker asks while it serves a CALL
     PROGRESS = 30      # {"value": float, "total": float, "node": str, "preview": any}; no answer
@@ -41,3 +47,4 @@ class Kind(enum.IntEnum):
     REFRESH = 43       # {"pack": str, "class": str}: INPUT_TYPES again, only of a pack already imported
     FINGERPRINT = 44   # {"pack": str, "class": str, "kwargs": dict}
     SIDE_REPLY = 45    # worker: {"value": any} | {"error": str} | {"absent": True}: the pack was not imported yet
+    VALIDATE = 46      # {"pack": str, "class": str, "kwargs": dict}: what VALIDATE_INPUTS says of constant inputs

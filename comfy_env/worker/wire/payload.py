@@ -12,6 +12,7 @@ from . import arrays, named, paths, pictures, rows, sealed, tensors
 from .decoder import Fresh, Names, read
 from .encoder import Encoder, Row
 from .faults import DecodeFault, EncodeFault
+from .inbox import Missing
 
 
 class Side:
@@ -78,6 +79,9 @@ class Codec:
 
     def decode(self, payload: Any, buffers: Sequence[memoryview] = ()) -> Any:
         """Return the value of a message; raises DecodeFault, ReferenceGone."""
+        for buffer in buffers:
+            if type(buffer) is Missing:
+                raise DecodeFault(buffer.why)
         value, fresh = read(self._names, payload, buffers)
         if fresh is not None and (fresh.adopted or fresh.spared):
             self._side.adopt(fresh)

@@ -18,6 +18,8 @@ PROTOCOL = 1
 MAIN, SIDE = 0, 1
 HOST, WORKER = b"host", b"worker"
 CHALLENGE_SIZE = 32
+ARENA = "arena"
+"""The feature of an end that can pass descriptors along its main lane and look at shared memory."""
 PAYLOAD_LIMIT = 8192
 """Nothing said before both ends proved themselves is longer."""
 
@@ -43,7 +45,7 @@ def hello(**more: Any) -> bytes:
     """Return what this end says of itself."""
     facts = {
         "protocol": PROTOCOL,
-        "features": [],
+        "features": [ARENA],
         "cache_tag": sys.implementation.cache_tag,
         "python": ".".join(map(str, sys.version_info[:3])),
         "pid": os.getpid(),

@@ -70,6 +70,7 @@ RAISED = Marker("RAISED")
 # objects that stay where they are, and callables by value
 REF = Marker("REF")
 VALUE = Marker("VALUE")
+RELAYED = Marker("RELAYED")
 
 # arrays, pictures, tensors
 ARRAY = Marker("ARRAY")

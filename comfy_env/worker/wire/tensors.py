@@ -38,19 +38,20 @@ def write_tensor(tensor: Any) -> Any:
     device = str(tensor.device)
     plain = tensor.detach().resolve_conj().resolve_neg()
     plain = plain.cpu() if device != "cpu" else plain
-    shape, stride = tuple(plain.shape), tuple(plain.stride())
-    plain, spread = _without_spread(plain)
-    kept = _is_dense(plain)
-    plain = plain if kept else plain.contiguous()
-    stride = _spread_stride(tuple(plain.stride()), spread)
+    shape = tuple(plain.shape)
+    if plain.is_contiguous():
+        stride = tuple(plain.stride())
+    else:
+        plain, spread = _without_spread(plain)
+        plain = plain if _is_dense(plain) else plain.contiguous()
+        stride = _spread_stride(tuple(plain.stride()), spread)
     return sealed.TENSOR, (str(tensor.dtype)[6:], shape, stride, device, grad, parameter, _bytes_of(plain))
 
 
 def _refuse_odd(tensor: Any) -> None:
-    for why, yes in (("sparse", str(tensor.layout) != "torch.strided"), ("quantised", tensor.is_quantized),
-                     ("nested", tensor.is_nested), ("meta", tensor.device.type == "meta")):
-        if yes:
-            raise EncodeFault(tensor, f"is a {why} tensor, which cannot cross", "convert it to a dense tensor first")
+    if tensor.is_quantized or tensor.is_nested or tensor.is_meta or str(tensor.layout) != "torch.strided":
+        why = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "meta" if tensor.is_meta else "sparse"
+        raise EncodeFault(tensor, f"is a {why} tensor, which cannot cross", "convert it to a dense tensor first")
 
 
 def _without_spread(tensor: Any) -> tuple[Any, tuple[bool, ...]]:

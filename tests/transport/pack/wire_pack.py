@@ -296,3 +296,35 @@ class PackNode:
 
 
 NODE_CLASS_MAPPINGS = {"PackNode": PackNode}
+
+
+class Heavy:
+    """An object with an array in it."""
+
+    def __init__(self, count):
+        self.array = __import__("numpy").ones(count, "f4")
+
+
+class Unwritable:
+    def __init__(self):
+        self.handle = lambda: 1
+
+
+def make_heavy(count):
+    return Heavy(count)
+
+
+def make_unwritable():
+    return Unwritable()
+
+
+def describe_model(model):
+    return [type(model).__module__, type(model).__qualname__, model.weights]
+
+
+def total_of(heavy):
+    return float(heavy.array.sum())
+
+
+def models_of(mapping):
+    return {name: describe_model(model) for name, model in mapping.items()}

@@ -1,0 +1,1 @@
+"""The host side inside ComfyUI: packs register, their nodes run in their own environments, the workflow cannot tell."""

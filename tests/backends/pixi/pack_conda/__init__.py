@@ -1,0 +1,1 @@
+from .nodes import NODE_CLASS_MAPPINGS  # noqa: F401

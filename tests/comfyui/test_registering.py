@@ -1,0 +1,262 @@
+"""What a pack costs before any of its nodes runs, what it needs of its host, and what the host shows of it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NODES = '''
+class One:
+    """Written out, so that it can be read without being run."""
+    CATEGORY = "test"
+    FUNCTION = "run"
+    RETURN_TYPES = ("INT", "MODEL")
+    RETURN_NAMES = ("number", "model")
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"value": ("INT", {"default": 1}), "mode": (["a", "b"],), "computed": (make_menu(),)}}
+
+    def run(self, value, mode, computed):
+        return (value, None)
+
+
+class Takes(One):
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": ("MODEL",)}}
+
+    @classmethod
+    def IS_CHANGED(cls, model):
+        return 1
+
+    def run(self, model):
+        return (1, model)
+
+
+NODE_CLASS_MAPPINGS = {"One": One, "Takes": Takes}
+NODE_DISPLAY_NAME_MAPPINGS = {"One": "Number one"}
+'''
+UNBUILT = 'backend = "venv"\ndependencies = ["numpy<2"]\n'
+ROUTES = '''
+from server import PromptServer
+
+
+@PromptServer.instance.routes.get("/test/route")
+async def answer(request):
+    return None
+
+
+PromptServer.instance.add_on_prompt_handler(lambda data: data)
+
+
+class Kept:
+    CATEGORY, FUNCTION, RETURN_TYPES = "test", "run", ("INT",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def run(self):
+        return (5,)
+
+
+NODE_CLASS_MAPPINGS = {"Kept": Kept}
+'''
+FILES = "from comfy_env.backends.local import LocalBackend\n\nbackend = LocalBackend()\n"
+
+pytestmark = pytest.mark.shares("thread", "process", "fd", "folder")
+
+
+@pytest.fixture(scope="module")
+def unbuilt(start, packs):
+    return start(packs.isolated("pack_unbuilt", NODES, table=UNBUILT), packs.plain("pack_host", HOST), snapshots=False)
+
+
+HOST = '''
+class HostModel:
+    CATEGORY, FUNCTION, RETURN_TYPES = "test", "run", ("MODEL",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def run(self):
+        return (object(),)
+
+
+NODE_CLASS_MAPPINGS = {"HostModel": HostModel}
+'''
+
+
+def show(link, **nodes):
+    prompt = {id.removeprefix("n"): {"class_type": kind, "inputs": inputs} for id, (kind, inputs) in nodes.items()}
+    return {**prompt, "show": {"class_type": "HostShow", "inputs": {"value": link}}}
+
+
+# ---------------------------------------------------------------- an environment that was never built
+
+def test_the_nodes_of_an_unbuilt_environment_are_listed(unbuilt):
+    code = """
+import nodes
+one = nodes.NODE_CLASS_MAPPINGS["One"]
+answer = [nodes.NODE_DISPLAY_NAME_MAPPINGS["One"], one.RETURN_TYPES, one.RETURN_NAMES, one.CATEGORY, one.INPUT_TYPES(),
+          hasattr(one, "IS_CHANGED"), hasattr(nodes.NODE_CLASS_MAPPINGS["Takes"], "IS_CHANGED")]
+"""
+    told = unbuilt.python(code)
+    assert told == ["Number one", ["INT", "MODEL"], ["number", "model"], "test",
+                    {"required": {"value": ["INT", {"default": 1}], "mode": [["a", "b"]], "computed": ["*"]}}, False, True]
+
+
+def test_a_call_to_an_unbuilt_environment_names_the_command_that_builds_it(unbuilt):
+    error = unbuilt.run(prompt=show(["1", 0], n1=("One", {"value": 1, "mode": "a", "computed": "x"})))["error"]
+    assert error["exception_type"] == "comfy_env.errors.EnvNotBuilt"
+    assert "comfy-env build" in error["exception_message"] and "pack_unbuilt" in error["exception_message"]
+
+
+def test_registering_takes_no_time_and_starts_nothing(unbuilt, record_property):
+    code = """
+import pathlib, time, threading, psutil
+from comfy_env.comfyui import entry, host as hosts
+threads, children = threading.active_count(), len(psutil.Process().children())
+folder = next(iter(hosts.host().isolated.values())).home.folder
+begun = time.perf_counter()
+fresh = hosts.Host()
+entry._registered(fresh, entry.homes(pathlib.Path(folder), "again", "nodes"))
+answer = [time.perf_counter() - begun, threading.active_count() - threads, len(psutil.Process().children()) - children]
+"""
+    seconds, threads, children = unbuilt.python(code)
+    record_property("registering an unbuilt pack, ms", round(1000 * seconds, 1))
+    assert seconds < 0.2 and (threads, children) == (0, 0)
+
+
+def test_object_info_is_complete_and_starts_nothing(unbuilt):
+    status, text = unbuilt.request(method="GET", path="/object_info")
+    assert status == 200 and {"One", "Takes", "HostShow"} <= set(json.loads(text))
+    assert unbuilt.python("from comfy_env.comfyui.host import host\nanswer = len(host().pool.records())") == 0
+
+
+def test_a_link_that_cannot_work_is_refused_before_anything_runs(unbuilt):
+    result = unbuilt.run(prompt=show(["2", 0], n1=("HostModel", {}), n2=("Takes", {"model": ["1", 0]})))
+    assert list(result["rejected"]) == ["2"] and "a MODEL of HostModel" in result["rejected"]["2"][0]
+    assert "cannot go to the environment pack-unbuilt" in result["rejected"]["2"][0]
+    assert unbuilt.run(prompt=show(["1", 0], n1=("HostModel", {})))["ok"]
+
+
+def test_the_status_page_tells_what_to_do(unbuilt):
+    status, text = unbuilt.request(method="GET", path="/comfy-env/status", query={"json": "1"})
+    env = json.loads(text)["envs"][0]
+    assert (status, env["state"], env["nodes"], env["described"], env["worker"]) == (200, "missing", ["One", "Takes"], "sources", None)
+    assert "comfy-env build" in env["fix"]
+    status, text = unbuilt.request(method="GET", path="/comfy-env/status")
+    assert status == 200 and "comfy-env build" in text and "<table>" in text
+
+
+# ---------------------------------------------------------------- a pack that registers more than nodes
+
+@pytest.fixture(scope="module")
+def routes(start, packs):
+    return start(packs.isolated("pack_routes", ROUTES))
+
+
+def test_a_pack_that_registers_routes_keeps_its_nodes_and_the_routes_are_told(routes):
+    assert routes.texts(show(["1", 0], n1=("Kept", {})))["show"] == ["5"]
+    env = json.loads(routes.request(method="GET", path="/comfy-env/status", query={"json": "1"})[1])["envs"][0]
+    assert ["GET route", "/test/route"] in env["not_registered"] and any("handler" in entry[0] for entry in env["not_registered"])
+
+
+def test_the_buttons_of_the_status_page_act(routes):
+    routes.texts(show(["1", 0], n1=("Kept", {})))
+    env = json.loads(routes.request(method="GET", path="/comfy-env/status", query={"json": "1"})[1])["envs"][0]
+    assert env["worker"]["state"] in ("ready", "busy", "releasing")
+    status, text = routes.request(method="POST", path="/comfy-env/release", body={"env": env["key"]})
+    assert status == 200 and "still held" in json.loads(text)["done"]
+    assert json.loads(routes.request(method="POST", path="/comfy-env/restart", body={"env": env["key"]})[1])["done"] == "ended"
+    assert "no such" in json.loads(routes.request(method="POST", path="/comfy-env/restart", body={"env": "x"})[1])["error"]
+    assert routes.texts(show(["1", 0], n1=("Kept", {})))["show"] == ["5"]
+
+
+# ---------------------------------------------------------------- no isolated pack
+
+def test_without_an_isolated_pack_loading_us_costs_and_changes_nothing(core, record_property):
+    root, python = core
+    program = f"""
+import atexit, os, sys, threading, time
+sys.path.insert(0, {str(root)!r})
+sys.argv = ["main.py", "--cpu", "--disable-all-custom-nodes"]
+import comfy.options; comfy.options.enable_args_parsing()
+import main, nodes, server, execution, comfy.model_management, comfy.utils
+modules = [nodes, server, execution, comfy.model_management, comfy.utils, server.PromptServer, execution.PromptExecutor]
+before = [dict(vars(module)) for module in modules]
+threads, exits, fds = threading.active_count(), atexit._ncallbacks(), len(os.listdir("/proc/self/fd"))
+begun = time.perf_counter()
+import comfy_env
+from comfy_env import WorkerPool
+took = time.perf_counter() - begun
+begun = time.perf_counter()
+importlib = __import__("importlib"); importlib.reload(sys.modules["comfy_env"])
+same = all(then == dict(vars(module)) for then, module in zip(before, modules))
+print("RESULT", took, threading.active_count() - threads, atexit._ncallbacks() - exits, len(os.listdir("/proc/self/fd")) - fds, same)
+"""
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=120, cwd=root)
+    result = next(line for line in done.stdout.splitlines() if line.startswith("RESULT")).split()
+    assert result[2:] == ["0", "0", "0", "True"], done.stderr
+    program = "import time\nbegun = time.perf_counter()\nimport comfy_env\nprint(time.perf_counter() - begun)"
+    seconds = min(float(subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout) for _ in range(5))
+    record_property("import of comfy_env, ms", round(1000 * seconds, 2))
+    assert seconds < 0.03
+
+
+def test_a_pack_without_an_environment_is_imported_in_the_host(start, packs):
+    host = start(packs._write("pack_none", "from comfy_env import register_nodes\nNODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS = register_nodes()\n",
+                              ROUTES.split("class Kept")[1].join(["class Kept", ""]), "", {}), snapshots=False)
+    code = "import nodes\nfrom comfy_env.comfyui.proxies import Proxy\nanswer = issubclass(nodes.NODE_CLASS_MAPPINGS['Kept'], Proxy)"
+    assert host.python(code) is False
+    assert host.texts(show(["1", 0], n1=("Kept", {})))["show"] == ["5"]
+
+
+# ---------------------------------------------------------------- requirements
+
+def test_a_symbol_that_is_missing_is_named_in_one_line_and_switches_one_thing_off(start, packs):
+    host = start(packs.isolated("pack_missing", ROUTES.replace("Kept", "Kept2")))
+    code = """
+import comfy.model_management as mm, logging
+from comfy_env.comfyui import requirements
+heard = []
+class Ear(logging.Handler):
+    def emit(self, record): heard.append(record.getMessage())
+logging.getLogger("comfy_env").addHandler(Ear())
+kept = mm.free_memory
+del mm.free_memory
+answer = [requirements.check(), heard]
+mm.free_memory = kept
+"""
+    missing, heard = host.python(code)
+    assert missing == {"comfy.model_management.free_memory": "off"}
+    assert len(heard) == 1 and "no room is made" in heard[0]
+
+
+def test_every_symbol_that_core_touches_of_a_listed_model_is_in_the_table(core):
+    from comfy_env.comfyui.requirements import asked_of_entries, members
+
+    source = Path(core[0]) / "comfy" / "model_management.py"
+    assert asked_of_entries(source) - set(members()) == set()
+
+
+def test_a_stand_in_has_every_member_of_the_table():
+    from comfy_env.comfyui.requirements import members
+    from comfy_env.comfyui.stand_ins import StandIn
+
+    one = StandIn("env", 1, {"name": "m1", "class": "Net", "size": 10, "loaded": 5}, "cpu", lambda env, name, want: 0)
+    assert [name for name in members() if not hasattr(one, name)] == []
+
+
+def test_a_process_that_is_no_comfyui_says_so(tmp_path):
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("from comfy_env import register_nodes\nNODE_CLASS_MAPPINGS, _ = register_nodes()\n")
+    (tmp_path / "pack" / "nodes.py").write_text("NODE_CLASS_MAPPINGS = {}\n")
+    (tmp_path / "pack" / "pyproject.toml").write_text('[project]\nname = "pack"\n[tool.comfy-env]\ndependencies = []\n')
+    done = subprocess.run([sys.executable, "-c", "import pack"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "this process is no ComfyUI" in done.stderr
