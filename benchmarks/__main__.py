@@ -8,13 +8,13 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import cold_starts, import_time
+from benchmarks import cold_starts, comfyui_nodes, import_time
 
 OUT = Path(__file__).resolve().parent / "out" / "results.json"
 
 
 def main() -> int:
-    results = [*import_time.measure(), *cold_starts.measure()]
+    results = [*import_time.measure(), *cold_starts.measure(), *comfyui_nodes.measure()]
     width = max(len(row["what"]) for row in results)
     for row in results:
         sys.stdout.write(f"{row['what'].ljust(width)}  {row['value']:10.3f} {row['unit']:<6} {row['note']}\n")

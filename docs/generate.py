@@ -17,9 +17,11 @@ from typing import Any
 from comfy_env import errors
 from comfy_env.cli.exits import Exit, exit_code
 from comfy_env.cli.parser import build_parser
+from comfy_env.hooks.agents import Agents
 from comfy_env.hooks.observe import Observe
 from comfy_env.hooks.provision import Provision
 from comfy_env.hooks.specs import Lifecycle
+from comfy_env.orchestrator.settings import OrchestratorSettings
 from comfy_env.settings import Settings
 
 HERE = Path(__file__).resolve().parent
@@ -35,13 +37,20 @@ def settings() -> str:
         "Each setting is one environment variable, read when a pool is made without `settings=`. A value that cannot be read or is",
         "out of range is a `PlanError` naming the variable. Times are seconds of *lived* time: a machine that sleeps lives none. A plan's",
         "`limits` table overrides a setting for its environment by the name in the second column.", "",
-        "| variable | name | unit | default | range | what it is |", "|---|---|---|---|---|---|",
+        *_settings_table(Settings), "",
+        "## The service", "",
+        "Read once, when `comfy-env serve` starts; a successor reads them again.", "",
+        *_settings_table(OrchestratorSettings),
     ]
-    for spec in fields(Settings):
+    return _page(lines)
+
+
+def _settings_table(owner: Any) -> Iterator[str]:
+    yield from ("| variable | name | unit | default | range | what it is |", "|---|---|---|---|---|---|")
+    for spec in fields(owner):
         meta = spec.metadata
         ranged = f"{meta['low']:g} to {meta['high']:g}" if isinstance(spec.default, int | float) else ""
-        lines.append(f"| `{meta['variable']}` | `{spec.name}` | {meta['unit']} | {_default(spec.default)} | {ranged} | {meta['help']} |")
-    return _page(lines)
+        yield f"| `{meta['variable']}` | `{spec.name}` | {meta['unit']} | {_default(spec.default)} | {ranged} | {meta['help']} |"
 
 
 def _default(value: Any) -> str:
@@ -99,7 +108,7 @@ def hooks() -> str:
     lines = ["# Hooks", "",
              "pluggy project `comfy_env`; mark an implementation with `comfy_env.hookimpl`. A misspelled hook or argument is refused at",
              "registration. How to write a backend: [the guide](../guides/author-a-backend.md).", ""]
-    for title, owner in (("The lifecycle verbs", Lifecycle), ("Provisioning", Provision), ("Observers", Observe)):
+    for title, owner in (("The lifecycle verbs", Lifecycle), ("Provisioning", Provision), ("Observers", Observe), ("Agents", Agents)):
         lines += [f"## {title}", "", *_doc(owner), ""]
         for name, function in vars(owner).items():
             if name.startswith("comfy_env_"):

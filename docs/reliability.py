@@ -23,6 +23,7 @@ from tests.faults.table import GROUPS, Row  # noqa: E402
 
 FOUND = ROOT / ".pytest_cache" / "v" / KEY
 PAGE = ROOT / "docs" / "reference" / "reliability.md"
+COLUMNS = ("| row | what happens | what is promised | faults fired | outcome | worst time |", "|---|---|---|---|---|---|")
 HEAD = """\
 <!-- Written by docs/reliability.py from a test run; `make reliability` runs the tests and writes it anew. -->
 # What survives what
@@ -44,7 +45,7 @@ def page(found: dict[str, dict[str, Any]]) -> str:
     """Return the page for the findings of tests by their ids."""
     lines = [HEAD]
     for title, rows in GROUPS.items():
-        lines += [f"## {title}", "", "| row | what happens | what is promised | faults fired | outcome | worst time |", "|---|---|---|---|---|---|"]
+        lines += [f"## {title}", "", *COLUMNS]
         lines += [_line(name, row, [entry for entry in found.values() if name in entry["rows"]]) for name, row in rows.items()]
         lines.append("")
     return "\n".join(lines)

@@ -67,6 +67,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(place, ignore_errors=True)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes minutes, unless it was asked for: `make test ARGS="-m long"`."""
+    if "long" in config.getoption("markexpr"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
 PLACE: pytest.StashKey[Path] = pytest.StashKey()
 STDERR: pytest.StashKey[int] = pytest.StashKey()
 BEFORE: pytest.StashKey[dict[str, str | None]] = pytest.StashKey()

@@ -19,7 +19,7 @@ RUNTIME = (
     "numpy", "pillow", "einops", "safetensors", "tqdm", "psutil", "pyyaml", "packaging", "typing-extensions", "scipy", "av", "torchsde",
     "torchvision", "torchaudio", "transformers", "tokenizers", "sentencepiece", "aiohttp", "pydantic", "comfy-aimdo", "comfy-kitchen",
 )
-"""What `comfy` and `comfy_api` import when they are imported (0.3.64, 0.8.0; the last two since dynamic memory came); torch is the plan's."""
+"""What `comfy` and `comfy_api` import (0.3.64, 0.8.0; the last two since dynamic memory came); torch is the plan's."""
 
 
 def lines(plan: EnvPlan) -> tuple[str, ...]:

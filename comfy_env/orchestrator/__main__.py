@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from comfy_env.errors import ComfyEnvError
-from comfy_env.orchestrator import devwatch, front, listener, selftest, supervise
+from comfy_env.orchestrator import devwatch, front, listener, logs, selftest, supervise
 from comfy_env.orchestrator.instance import Instance, state_folder
 from comfy_env.orchestrator.pipe import COMMIT, FAILED, GENERATION, HANDOVER, HELLO, LISTENER, LISTENING, Heir
 from comfy_env.orchestrator.problems import OWNED_BY_ANOTHER, STORE_REFUSED, Owned, StoreRefused
@@ -64,11 +64,11 @@ def serve(options: argparse.Namespace, boot: devwatch.Snapshot) -> int:
 
 
 def _log(options: argparse.Namespace, heir: Heir | None) -> None:
-    generation = heir.generation if heir else "new"
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.INFO, stream=sys.stderr,
-        format=f"%(asctime)s [{os.getpid()} generation {generation}] %(levelname)s %(message)s",
-    )
+    logs.speaking.number = str(heir.generation) if heir else "new"
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(logs.speaking)
+    handler.setFormatter(logging.Formatter("%(asctime)s [%(process)d generation %(generation)s] %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if options.verbose else logging.INFO, handlers=[handler])
 
 
 def _refused(error: Exception, heir: Heir | None) -> int:

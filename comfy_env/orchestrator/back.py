@@ -8,7 +8,8 @@ from typing import Any
 from comfy_env.orchestrator import effects as f
 from comfy_env.orchestrator import events as e
 from comfy_env.orchestrator import reasons
-from comfy_env.orchestrator.restart import Failure, Kind, Phase, Restart, Step, Target, Undo, changed
+from comfy_env.orchestrator.restart import Failure, Phase, Restart, Step, Undo, changed
+from comfy_env.orchestrator.target import Kind, Target
 
 REFUSED = 78
 MINUTE = 60.0

@@ -15,9 +15,10 @@ from comfy_env.orchestrator.gate import Gate
 from comfy_env.orchestrator.holding import Holding
 from comfy_env.orchestrator.messages import Accepted
 from comfy_env.orchestrator.problems import Fenced, Refused
-from comfy_env.orchestrator.restart import Kind, Restart, Target
+from comfy_env.orchestrator.restart import Restart
 from comfy_env.orchestrator.situation import Situation
 from comfy_env.orchestrator.store import Row
+from comfy_env.orchestrator.target import Kind, Target
 from comfy_env.orchestrator.workers import Workers
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from comfy_env.orchestrator import events as e
-
-if TYPE_CHECKING:
-    from comfy_env.orchestrator.restart import Target
+from comfy_env.orchestrator.target import Target
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from comfy_env.orchestrator.restart import Target
+from comfy_env.orchestrator.target import Target
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,11 @@ import os
 import select
 import signal
 import sys
+import time
 
 PR_SET_CHILD_SUBREAPER = 36
 LOST = 1
+PATIENCE = 2.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -39,7 +41,9 @@ class Front:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)   # blocked since before this program was loaded: none is lost
         while self.listen():
             self.collect()
-        self.collect()
+        until = time.monotonic() + PATIENCE   # the pipe closes a moment before its last holder can be collected
+        while self.collect() and self.pid not in self.seen and time.monotonic() < until:
+            time.sleep(0.005)
         return self.status()
 
     def listen(self) -> bool:
@@ -64,13 +68,14 @@ class Front:
         except ProcessLookupError:
             self.told = 128 + signum if self.told is None else self.told
 
-    def collect(self) -> None:
-        """Collect what ended: our successor, and its successors, which the system gives to us."""
+    def collect(self) -> bool:
+        """Collect what ended: our successor, and its successors, which the system gives to us. False: we have no child left."""
         try:
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 self.seen[found[0]] = os.waitstatus_to_exitcode(found[1])
         except ChildProcessError:
-            self.seen.setdefault(0, 0)  # nobody is left to collect
+            return False
+        return True
 
     def status(self) -> int:
         code = self.seen.get(self.pid, LOST if self.told is None else self.told)

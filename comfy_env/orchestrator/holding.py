@@ -9,15 +9,16 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from comfy_env.orchestrator import messages, opening, proto
+from comfy_env.orchestrator import logs, messages, opening, proto
 from comfy_env.orchestrator.instance import Owner
 from comfy_env.orchestrator.listener import Acceptor
 from comfy_env.orchestrator.render import Monitor
 from comfy_env.orchestrator.renders import Render
-from comfy_env.orchestrator.server import Desk, Server
+from comfy_env.orchestrator.server import Server
 from comfy_env.orchestrator.sessions import Sessions
 from comfy_env.orchestrator.situation import Situation
 from comfy_env.orchestrator.store import Row, Store, Transaction
+from comfy_env.orchestrator.tabs import Desk
 from comfy_env.orchestrator.workers import Workers
 from comfy_env.values import AgentSpec
 
@@ -81,6 +82,7 @@ class Holding:
         safe = [name for name, spec in self.sessions.agents.items() if spec.replay_safe]
         messages.recover(t, safe)
         self.generation = t.db.execute("SELECT generation FROM owner").fetchone()[0]
+        logs.speaking.number = str(self.generation)
         self.devices = {row[0] for row in t.db.execute("SELECT digest FROM devices")}
 
     async def give_up(self) -> None:

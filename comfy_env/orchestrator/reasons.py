@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from comfy_env.orchestrator import effects as f
 from comfy_env.orchestrator import events as e
-from comfy_env.orchestrator.restart import Kind, Mode, Phase, Restart, Step, Target, changed
+from comfy_env.orchestrator.restart import Mode, Phase, Restart, Step, changed
+from comfy_env.orchestrator.target import Kind, Target
 
 HOUR = 3600.0
 LOADED_BY = "`comfy-env service {verb}` loads it"
@@ -30,8 +31,7 @@ def found(restart: Restart, event: e.Found, now: float) -> Step:
 
 def consider(restart: Restart, target: Target, now: float) -> Step:
     """Take a target nobody asked for: arm, wait, or tell; what failed before is left alone."""
-    failure = restart.failure(target)
-    if not restart.rules.automatic or (failure is not None and now < failure.until):
+    if not restart.rules.automatic or _rests(restart, target, now):
         return nothing_found(restart, e.Tick(), now) if restart.phase is Phase.CHECKING else (restart, ())
     if restart.target == target and restart.phase in (Phase.STAGED, Phase.ARMED):
         return restart, ()
@@ -40,11 +40,19 @@ def consider(restart: Restart, target: Target, now: float) -> Step:
     if not restart.rules.autorestart or restart.rules.mode is Mode.NOTIFY:
         return _told(restart, target)
     free_at = _free_at(restart, now) if target.kind is Kind.VERSION else None
-    if free_at is not None:
-        line = f"{target.label} is ready; there were {restart.rules.updates} updates within an hour, so it waits"
-        staged = changed(restart, phase=Phase.STAGED, target=target, due=free_at)
-        return changed(staged, told=staged.told | {target.id}), (f.Note(line),)
-    return _armed(restart, target, by_hand=False)
+    return _armed(restart, target, by_hand=False) if free_at is None else _capped(restart, target, free_at)
+
+
+def _rests(restart: Restart, target: Target, now: float) -> bool:
+    failure = restart.failure(target)
+    return failure is not None and now < failure.until
+
+
+def _capped(restart: Restart, target: Target, free_at: float) -> Step:
+    """Keep a version until the cap on updates lets it through, and say so."""
+    line = f"{target.label} is ready; there were {restart.rules.updates} updates within an hour, so it waits"
+    staged = changed(restart, phase=Phase.STAGED, target=target, due=free_at, told=restart.told | {target.id})
+    return staged, (f.Note(line),)
 
 
 def _armed(restart: Restart, target: Target, by_hand: bool) -> Step:

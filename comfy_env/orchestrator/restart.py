@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from comfy_env.orchestrator.effects import Effect
+from comfy_env.orchestrator.target import Target
 
 
 class Phase(enum.Enum):
@@ -28,12 +29,6 @@ class Phase(enum.Enum):
     EXIT = "exit"
 
 
-class Kind(enum.Enum):
-    TREE = "tree"  # the sources on disk are not those that run
-    VERSION = "version"  # a newer version can be installed
-    ASKED = "asked"  # somebody wants a restart
-
-
 class Mode(enum.Enum):
     """How this process comes back: it starts its successor, ends for a supervisor, or can only tell."""
 
@@ -48,19 +43,6 @@ class Undo(enum.Enum):
     KILL = "kill"  # end the replacement and all it started
     TAKE_BACK = "take back"  # the store, the connections, the pool
     PUT_BACK = "put back"  # the files on disk
-
-
-@dataclass(frozen=True)
-class Target:
-    """What a restart aims at. ``id`` is a fingerprint or version; one id is tried once."""
-
-    kind: Kind
-    id: str
-    label: str
-
-    @property
-    def changes_disk(self) -> bool:
-        return self.kind is Kind.VERSION
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from comfy_env.orchestrator import events as e
 from comfy_env.orchestrator import ownership, pipe
 from comfy_env.orchestrator.gate import Gate, Kind
 from comfy_env.orchestrator.handover import Estate, Replacement
-from comfy_env.orchestrator.restart import Phase, Restart, Rules, Target
+from comfy_env.orchestrator.restart import Phase, Restart, Rules
 from comfy_env.orchestrator.state import next_due, step
+from comfy_env.orchestrator.target import Target
 from comfy_env.orchestrator.waiting import woken
 
 log = logging.getLogger(__name__)

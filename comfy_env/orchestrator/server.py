@@ -12,104 +12,25 @@ import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSMsgType, web
 
 from comfy_env.errors import ComfyEnvError
-from comfy_env.orchestrator import proto
-from comfy_env.orchestrator.auth import COOKIE, Guard
+from comfy_env.orchestrator import proto, tabs
+from comfy_env.orchestrator.auth import COOKIE
 from comfy_env.orchestrator.problems import Fenced, Refused, StaleOwner, StoreClosed
 from comfy_env.orchestrator.store import Row
+from comfy_env.orchestrator.tabs import Desk, Tab
 
 log = logging.getLogger(__name__)
 
 RETRY = (StoreClosed, StaleOwner, Fenced)
-MOST_WAITING = 2000
 MOST_ANSWERING = 256
 HELLO_SECONDS = 10.0
 YEAR = 365 * 86_400
 FREE = ("/health", "/auth/exchange")
 """Paths that need no token."""
-
-
-class Desk(Protocol):
-    """What the web side asks the service."""
-
-    guard: Guard
-
-    def health(self) -> dict[str, Any]: ...
-    def state(self) -> dict[str, Any]: ...
-    async def exchange(self, code: str) -> str: ...
-    def code(self) -> str: ...
-    async def sessions(self) -> list[dict[str, Any]]: ...
-    async def open(self, id: str, agent: str, title: str) -> dict[str, Any]: ...
-    async def accept(self, session: str, client: str, text: str) -> Any: ...
-    async def send_now(self, session: str) -> int: ...
-    def stop_turn(self, session: str) -> bool: ...
-    async def events(self, session: str | None, after: int) -> list[Row]: ...
-    async def act(self, what: str, facts: dict[str, Any]) -> dict[str, Any]: ...
-
-
-class Tab:
-    """A web socket with what is still to be sent to it. One that reads too slowly is closed: it comes back and resumes."""
-
-    def __init__(self, socket: web.WebSocketResponse) -> None:
-        self.socket = socket
-        self.session: str | None = None
-        self.seen = 0
-        self.live = False
-        self.late: list[Row] = []
-        self.answering: set[asyncio.Task[None]] = set()
-        self._out: asyncio.Queue[str] = asyncio.Queue(MOST_WAITING)
-        self._sender = asyncio.create_task(self._send())
-
-    def say(self, frame: str) -> None:
-        try:
-            self._out.put_nowait(frame)
-        except asyncio.QueueFull:
-            log.warning("a client reads too slowly and is closed")
-            self._sender.cancel()
-
-    def show(self, row: Row) -> None:
-        """Show a committed event, once, in order; while the past is still being replayed it waits."""
-        if self.session is not None and row.session not in (self.session, ""):
-            return
-        if not self.live:
-            self.late.append(row)
-        elif row.seq > self.seen:
-            self.seen = row.seq
-            self.say(proto.event(row))
-
-    def catch_up(self) -> None:
-        """Begin to show events as they come."""
-        self.live = True
-        late, self.late = self.late, []
-        for row in late:
-            self.show(row)
-
-    async def close(self, code: int, why: str) -> None:
-        """Answer what was asked, send what waits, then close."""
-        if self.answering:
-            await asyncio.wait(self.answering, timeout=2.0)
-        with contextlib.suppress(asyncio.TimeoutError):  # its reader is gone: nothing more reaches it
-            await asyncio.wait_for(self._sent(), 2.0)
-        self._sender.cancel()
-        await self.socket.close(code=code, message=why.encode())
-
-    async def _sent(self) -> None:
-        while not self._out.empty() and not self._sender.done():
-            await asyncio.sleep(0.005)
-
-    async def _send(self) -> None:
-        try:
-            while True:
-                await self.socket.send_str(await self._out.get())
-        except (ConnectionError, RuntimeError) as gone:
-            log.debug("a client left: %s", gone)
-        finally:
-            if not self.socket.closed:
-                await self.socket.close(code=WSCloseCode.TRY_AGAIN_LATER)
 
 
 class Server:
@@ -174,7 +95,7 @@ class Server:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         await asyncio.gather(*self._handing, return_exceptions=True)
-        closing = [asyncio.create_task(tab.close(WSCloseCode.SERVICE_RESTART, "restart")) for tab in list(self._tabs)]
+        closing = [asyncio.create_task(tab.close(tabs.RESTART, "restart")) for tab in list(self._tabs)]
         if closing:
             await asyncio.wait(closing, timeout=seconds)
         while self._connections() and loop.time() < until:
@@ -263,27 +184,27 @@ class Server:
         await socket.prepare(request)
         tab = Tab(socket)
         try:
-            await self._serve(tab)
+            await self._serve(tab, socket)
         except RETRY:
-            await tab.close(WSCloseCode.SERVICE_RESTART, "restart")
+            await tab.close(tabs.RESTART, "restart")
         finally:
             self._tabs.discard(tab)
-            tab._sender.cancel()
+            tab.sender.cancel()
         return socket
 
-    async def _serve(self, tab: Tab) -> None:
+    async def _serve(self, tab: Tab, socket: web.WebSocketResponse) -> None:
         try:
-            hello = proto.parse(await tab.socket.receive_str(timeout=HELLO_SECONDS))
+            hello = proto.parse(await socket.receive_str(timeout=HELLO_SECONDS))
             if not isinstance(hello, proto.Hello):
                 raise Refused("the first frame must be hello")
         except (Refused, TypeError, asyncio.TimeoutError) as problem:
-            return await tab.close(WSCloseCode.POLICY_VIOLATION, str(problem)[:100] or "no hello")
+            return await tab.close(tabs.POLICY, str(problem)[:100] or "no hello")
         tab.session, tab.seen = hello.session or None, hello.after
         self._tabs.add(tab)  # before the past is read: what is committed meanwhile waits its turn
         sessions = await self._desk.sessions()
         tab.say(proto.frame("welcome", v=proto.VERSION, sessions=sessions, **self._desk.health(), state=self._desk.state()))
         await self._replay(tab)
-        async for message in tab.socket:
+        async for message in socket:
             if message.type is WSMsgType.TEXT:
                 await self._answered(tab, message.data)
 
@@ -300,7 +221,7 @@ class Server:
             for row in rows:
                 tab.say(proto.event(row))
             tab.seen = rows[-1].seq
-            await tab._sent()
+            await tab.sent()
         tab.catch_up()
 
     async def _hear(self, tab: Tab, text: str) -> None:

@@ -23,9 +23,10 @@ from comfy_env.orchestrator.handover import Estate
 from comfy_env.orchestrator.holding import Holding
 from comfy_env.orchestrator.pipe import Heir
 from comfy_env.orchestrator.problems import StaleOwner, StoreClosed
-from comfy_env.orchestrator.restart import Restart, Target
+from comfy_env.orchestrator.restart import Restart
 from comfy_env.orchestrator.restarter import Restarter
 from comfy_env.orchestrator.situation import Situation
+from comfy_env.orchestrator.target import Target
 from comfy_env.orchestrator.watching import SourceWatch
 from comfy_env.orchestrator.workers import Workers
 from comfy_env.pool.clocks import LivedClock

@@ -11,7 +11,7 @@ from typing import Any
 from comfy_env.orchestrator import devwatch
 from comfy_env.orchestrator.devwatch import Do, Snapshot, Watch
 from comfy_env.orchestrator.events import Event, Found, Vanished
-from comfy_env.orchestrator.restart import Kind, Target
+from comfy_env.orchestrator.target import Kind, Target
 
 log = logging.getLogger(__name__)
 

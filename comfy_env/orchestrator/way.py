@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from comfy_env.orchestrator import effects as f
 from comfy_env.orchestrator import events as e
-from comfy_env.orchestrator.restart import Kind, Mode, Phase, Restart, Step, Target, changed
+from comfy_env.orchestrator.restart import Mode, Phase, Restart, Step, changed
+from comfy_env.orchestrator.target import Kind, Target
 
 RESTART_ME = 75
 RECHECK = 5.0

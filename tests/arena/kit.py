@@ -43,6 +43,15 @@ def descriptors(pid: int | str = "self") -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def shared_descriptors(pid: int | str = "self") -> int:
+    """How many descriptors of segments a process has open."""
+    count = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):   # closed meanwhile
+            count += "comfy_env" in os.readlink(f"/proc/{pid}/fd/{name}")
+    return count
+
+
 def shared_bytes(pid: int | str = "self") -> int:
     """How much shared memory the segments that a process has open take up, each counted once."""
     found = {}

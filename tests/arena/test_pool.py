@@ -11,7 +11,7 @@ import pytest
 from comfy_env import EnvPlan, WorkerPool, errors
 from comfy_env.settings import Settings
 from comfy_env.testing.clock import MovableClock
-from tests.arena.kit import PACK, descriptors, mapped_segments
+from tests.arena.kit import PACK, mapped_segments, shared_descriptors
 
 COUNT = 100_000
 
@@ -72,7 +72,7 @@ def test_workers_replaced_again_and_again_leave_no_memory_and_no_descriptors(poo
         del made
         pool.kill("a")
         gc.collect()
-        counts.append((descriptors(), mapped_segments()))
+        counts.append((shared_descriptors(), mapped_segments()))
     assert counts[1:] == counts[:-1]
     assert pool.record("b").generation == 1
 

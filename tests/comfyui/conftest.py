@@ -105,6 +105,10 @@ class Packs:
     def plain(self, name, nodes, **files):
         return self._write(name, "from .nodes import *\nfrom .nodes import NODE_CLASS_MAPPINGS\n", nodes, "", files)
 
+    def undeclared(self, name, nodes):
+        """Write a pack that registers, but declares no environment."""
+        return self._write(name, REGISTER, nodes, "", {})
+
     def _write(self, name, init, nodes, project, files):
         pack = self.folder / name
         pack.mkdir(parents=True)
@@ -145,8 +149,7 @@ def start(core, place):
     started = []
 
     def begin(*folders, snapshots=True, **variables):
-        settings = {
-            "COMFY_ENV_ENVS": str(place / "envs"), "COMFY_ENV_RUNTIME": str(place / "run"), "COMFY_ENV_LOGS": str(place / "logs"), **variables}
+        settings = {**{f"COMFY_ENV_{name}": str(place / name.lower()) for name in ("ENVS", "RUNTIME", "LOGS")}, **variables}
         if snapshots:
             describe(python, root, folders, settings)
         host = Host(root, python, place, folders, settings)

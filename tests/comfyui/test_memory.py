@@ -266,7 +266,11 @@ def test_a_value_that_stayed_in_a_worker_is_kept_and_made_anew_after_its_death(l
 
 def test_a_value_that_core_drops_is_dropped_in_the_worker(host):
     host.run_ok(prompt(1234))
-    count = "from comfy_env.comfyui.host import host\nkey = next(iter(host().isolated))\nanswer = host().references(key, host().pool.record(key).generation)"
+    count = """
+from comfy_env.comfyui.host import host
+key = next(iter(host().isolated))
+answer = host().references(key, host().pool.record(key).generation)
+"""
     assert host.python(count) == 1
     host.run_ok(prompt(1235, 1236))
     host.run_ok(prompt(1235, 1236))

@@ -140,7 +140,8 @@ def menus(host):
 
 
 def worker(host):
-    return host.python("from comfy_env.comfyui.host import host\nrecord = host().pool.record(next(iter(host().isolated)))\nanswer = record and record.pid")
+    code = "from comfy_env.comfyui.host import host\nrecord = host().pool.record(next(iter(host().isolated)))\nanswer = record and record.pid"
+    return host.python(code)
 
 
 # ---------------------------------------------------------------- menus
@@ -176,12 +177,12 @@ def test_files_of_the_hosts_folders_are_listed_by_the_host_itself(cold, place):
 
 
 def test_types_that_accept_anything_do(warm):
-    texts = warm.texts(show(["1", 0], ["1", 1], n1=("Strange", {"value": ["2", 0], "more": 5, "less": ["2", 0]}), n2=("Even", {"value": 4, "other": 1})))
+    even = ("Even", {"value": 4, "other": 1})
+    texts = warm.texts(show(["1", 0], ["1", 1], n1=("Strange", {"value": ["2", 0], "more": 5, "less": ["2", 0]}), n2=even))
     assert texts == {"show0": ["4"], "show1": ['"[\'less\', \'more\']"']}
 
 
 def test_a_class_whose_menu_fails_hides_no_other(host):
-    status, text = host.request(method="GET", path="/object_info") if False else (200, "")
     code = """
 import nodes
 try:
@@ -203,7 +204,8 @@ def test_inputs_that_the_author_does_not_check_are_checked_by_core(warm):
 
 
 def test_a_linked_input_is_none_in_validation(warm):
-    assert warm.texts(show(n1=("Even", {"value": 2, "other": 1, "link": ["2", 0]}), n2=("Even", {"value": 8, "other": 1})))["show0"] == ["2"]
+    prompt = show(n1=("Even", {"value": 2, "other": 1, "link": ["2", 0]}), n2=("Even", {"value": 8, "other": 1}))
+    assert warm.texts(prompt)["show0"] == ["2"]
 
 
 def test_validation_of_a_cold_worker_is_made_up_for_before_the_node_runs(cold):

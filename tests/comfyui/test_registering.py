@@ -210,8 +210,7 @@ print("RESULT", took, threading.active_count() - threads, atexit._ncallbacks() -
 
 
 def test_a_pack_without_an_environment_is_imported_in_the_host(start, packs):
-    host = start(packs._write("pack_none", "from comfy_env import register_nodes\nNODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS = register_nodes()\n",
-                              ROUTES.split("class Kept")[1].join(["class Kept", ""]), "", {}), snapshots=False)
+    host = start(packs.undeclared("pack_none", "class Kept" + ROUTES.split("class Kept")[1]), snapshots=False)
     code = "import nodes\nfrom comfy_env.comfyui.proxies import Proxy\nanswer = issubclass(nodes.NODE_CLASS_MAPPINGS['Kept'], Proxy)"
     assert host.python(code) is False
     assert host.texts(show(["1", 0], n1=("Kept", {})))["show"] == ["5"]

@@ -213,7 +213,9 @@ class Says(Base):
         return (value,)
 
 
-NODE_CLASS_MAPPINGS = {name: cls for name, cls in list(globals().items()) if isinstance(cls, type) and issubclass(cls, Base) and cls is not Base}
+NODE_CLASS_MAPPINGS = {
+    name: cls for name, cls in list(globals().items()) if isinstance(cls, type) and issubclass(cls, Base) and cls is not Base
+}
 NODE_DISPLAY_NAME_MAPPINGS = {"Twice": "Twice as much"}
 '''
 
@@ -360,7 +362,7 @@ def test_an_instance_belongs_to_a_node_id_and_keeps_its_state(host):
 
 
 def test_an_instance_keeps_its_state_when_its_worker_is_replaced(host):
-    prompt = show(n7=("Count", {"value": 1}), *[["7", 0]])
+    prompt = show(["7", 0], n7=("Count", {"value": 1}))
     assert [host.texts(prompt)["show0"] for _ in range(2)] == [["1"], ["2"]]
     kill(host)
     assert host.texts(prompt)["show0"] == ["3"]

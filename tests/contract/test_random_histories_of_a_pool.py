@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -87,7 +87,7 @@ class Pools(RuleBasedStateMachine):
             Settings(runtime_folder=place / "run", log_folder=place / "logs", **LIMITS), registry=self.registry, clock=self.clock,
             shelf=self.shelf, prompt=self.prompt, memory=self.memory,
         )
-        self.threads = ThreadPoolExecutor(64, thread_name_prefix="asker")
+        self.threads: list[threading.Thread] = []
         self.calls: list[tuple[str, int, Future]] = []
         self.closed = False
 
@@ -117,9 +117,24 @@ class Pools(RuleBasedStateMachine):
 
     def ask(self, what, number=0, **options):
         args = {"m:double": (number,), "m:die": (number % 3,)}.get(what, ())
-        future = self.threads.submit(self.pool.call, PLAN, what, *args, options=CallOptions(**options))
+        future = self.start(lambda: self.pool.call(PLAN, what, *args, options=CallOptions(**options)))
         self.calls.append((what, number, future))
         self.settle()
+
+    def start(self, job):
+        """Run a job on a thread of its own, one that keeps no interpreter from ending, and return its future."""
+        future: Future = Future()
+
+        def run():
+            try:
+                future.set_result(job())
+            except BaseException as error:  # handed to whoever looks at the future
+                future.set_exception(error)
+
+        self.threads = [thread for thread in self.threads if thread.is_alive()]
+        self.threads.append(threading.Thread(target=run, name="asker", daemon=True))
+        self.threads[-1].start()
+        return future
 
     # ---- callers
 
@@ -157,7 +172,7 @@ class Pools(RuleBasedStateMachine):
 
     @rule()
     def somebody_kills(self):
-        self.threads.submit(self.pool.kill, PLAN)
+        self.start(lambda: self.pool.kill(PLAN))
         self.settle()
 
     # ---- the worker
@@ -294,6 +309,9 @@ class Pools(RuleBasedStateMachine):
         for process in self.backend.processes:
             if self.seat.env.row.state is State.WEDGED:
                 process.end(ExitStatus(signal=9))
+        if self.witness.broken:  # whoever waits in a world without rules may wait for ever
+            self.pool.close()
+            return
         wait_until(lambda: self.seat is None or self.seat.env.row.state is not State.WEDGED or self.closed, LIMIT)
         while self.backend.open_calls:
             self.backend.open_calls.pop().reply("held")
@@ -301,7 +319,9 @@ class Pools(RuleBasedStateMachine):
         for what, number, future in self.calls:
             future.exception(LIMIT)
             check(what, number, future)
-        self.threads.shutdown()
+        for thread in self.threads:
+            thread.join(LIMIT)
+            assert not thread.is_alive()
         if self.seat is not None:
             assert not self.seat.tickets, "a ticket was never answered"
             for worker in self.seat.workers.values():

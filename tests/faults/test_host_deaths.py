@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -101,8 +102,20 @@ def host_in(tmp_path, eventually) -> Iterator[Callable[..., tuple[Host, dict]]]:
             os.kill(pid, signal.SIGKILL)
 
 
-def nobody_left(told: dict) -> bool:
-    return not any(running(pid) for pid in told["family"]) and not twins(told["host_nonce"])
+def nobody_left(host: Host, told: dict) -> bool:
+    """Tell whether nobody of a host's is left, nor anybody who is just about to become a worker."""
+    family = any(running(pid) for pid in told["family"]) or twins(told["host_nonce"])
+    return not family and not any(on_its_way(host.folder, row) for row in procs.rows() if row.pid != told["forked"])
+
+
+def on_its_way(folder: Path, row: procs.Row) -> bool:
+    """A child that was forked and has not become a worker yet has its host's program line; one in mid-exec has none at all."""
+    if row.dead or row.pid == os.getpid() or 2 in (row.pid, row.parent):   # 2: the kernel's own
+        return False
+    with contextlib.suppress(OSError):   # it ended meanwhile
+        line = Path(f"/proc/{row.pid}/cmdline").read_bytes()
+        return os.fsencode(folder) in line or not line and not procs.environment(row.pid)
+    return False
 
 
 def sweep_finds(runtime: Path) -> list[object]:
@@ -122,7 +135,7 @@ def test_a_killed_host_takes_its_worker_along_whatever_that_does(host_in, fired,
     assert twins(told["host_nonce"])
     host.popen.kill()
     with fired.timed():
-        eventually(lambda: nobody_left(told), 3 * PROMISED, "the worker's tree is gone")
+        eventually(lambda: nobody_left(host, told), 3 * PROMISED, "the worker's tree is gone")
     fired()
     assert fired.worst < PROMISED or os.getloadavg()[0] > 2
     if mode == "forked":
@@ -143,7 +156,7 @@ def test_a_host_killed_at_a_random_moment_after_a_spawn_leaves_nobody(host_in, f
         host.popen.kill()
         host.popen.wait()
         with fired.timed():
-            eventually(lambda told=told: nobody_left(told), 3 * PROMISED, "the worker's tree is gone")
+            eventually(lambda host=host, told=told: nobody_left(host, told), 3 * PROMISED, "the worker's tree is gone")
         fired()
         assert sweep_finds(host.folder / "run") == []
         host.close()

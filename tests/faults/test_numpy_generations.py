@@ -19,15 +19,20 @@ KINDS = (
 def arrays() -> dict[str, numpy.ndarray]:
     """Return an array of every kind, and every layout of one."""
     dice = numpy.random.default_rng(6)
-    found = {}
-    for kind in KINDS:
-        dtype = numpy.dtype(kind)
-        raw = dice.integers(0, 100, 24 * dtype.itemsize, dtype="u1")
-        found[str(kind)] = (raw % 2 if dtype == "?" else raw * 0 + 65 if dtype.kind == "U" else raw).view("u1")[: 24 * dtype.itemsize]
-        found[str(kind)] = numpy.zeros(24, dtype) if dtype.kind == "U" else found[str(kind)].view(dtype)
     base = numpy.arange(60, dtype="<f4").reshape(3, 4, 5)
-    layouts = {"0-d": base[0, 0, 0:1].reshape(()), "empty": base[:0], "Fortran": numpy.asfortranarray(base), "negative": base[::-1, :, ::-2]}
-    return {**found, **layouts, "broadcast": numpy.broadcast_to(base[0], (4, 4, 5)), "large": numpy.arange(300_000, dtype="<i4")}
+    return {
+        **{str(kind): filled(numpy.dtype(kind), dice) for kind in KINDS},
+        "0-d": base[0, 0, 0:1].reshape(()), "empty": base[:0], "Fortran": numpy.asfortranarray(base), "negative": base[::-1, :, ::-2],
+        "broadcast": numpy.broadcast_to(base[0], (4, 4, 5)), "large": numpy.arange(300_000, dtype="<i4"),
+    }
+
+
+def filled(dtype: numpy.dtype, dice: numpy.random.Generator) -> numpy.ndarray:
+    """Return 24 items of a type with any bits that its items may have."""
+    if dtype.kind == "U":
+        return numpy.array([chr(65 + number) * 2 for number in range(24)], dtype)
+    raw = dice.integers(0, 2 if dtype.kind == "b" else 256, 24 * dtype.itemsize, dtype="u1")
+    return raw.view(dtype)
 
 
 @pytest.mark.real

@@ -8,7 +8,7 @@ import pytest
 
 from .tree import ROOT, functions, modules
 
-SPECS = ("comfy_env.hooks.specs", "comfy_env.hooks.provision", "comfy_env.hooks.observe")
+SPECS = ("comfy_env.hooks.specs", "comfy_env.hooks.provision", "comfy_env.hooks.observe", "comfy_env.hooks.agents")
 
 
 def hooks() -> list[ast.FunctionDef]:

@@ -44,7 +44,7 @@ HOMES = {
     "numpy": ("transport.arrays", "worker"),
     "PIL": ("transport.arrays", "worker"),
     "packaging": ("packs", "envs", "backends", "cli"),
-    "platformdirs": ("envs", "process"),
+    "platformdirs": ("envs", "process", "orchestrator.instance"),
     "rich": ("cli",),
     "rattler": ("backends.pixi",),
     "aiohttp": ("orchestrator.server", "orchestrator.render"),

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 from comfy_env.orchestrator import effects as f
 from comfy_env.orchestrator import events as e
-from comfy_env.orchestrator.restart import Kind, Mode, Phase
+from comfy_env.orchestrator.restart import Mode, Phase
 from comfy_env.orchestrator.state import OPEN, next_due
+from comfy_env.orchestrator.target import Kind
 
 from .restart_world import Moment
 

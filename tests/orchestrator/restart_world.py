@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from comfy_env.orchestrator import effects as f
 from comfy_env.orchestrator import events as e
-from comfy_env.orchestrator.restart import Kind, Mode, Phase, Restart, Rules, Target, Undo
+from comfy_env.orchestrator.restart import Mode, Phase, Restart, Rules, Undo
 from comfy_env.orchestrator.state import next_due
+from comfy_env.orchestrator.target import Kind, Target
 
 ALL, RESTS, NONE = "every limit passes", "only rests end", "no time passes"
 

@@ -8,8 +8,9 @@ import pytest
 
 from comfy_env.orchestrator import effects as f
 from comfy_env.orchestrator import events as e
-from comfy_env.orchestrator.restart import Kind, Phase, Restart, Rules, Target
+from comfy_env.orchestrator.restart import Phase, Restart, Rules
 from comfy_env.orchestrator.state import TABLE, next_due, step
+from comfy_env.orchestrator.target import Kind, Target
 
 from .exploring import Exploration, explore
 from .restart_faults import FAULTS, Fault, scenario_of

@@ -136,7 +136,7 @@ def test_the_shell_is_told_how_the_last_generation_died(here: Town, terminal: Te
         here.generation(number + 2)
     here.wait(lambda: len(here.services()) == 1, 20)
     os.kill(here.owner["pid"], signal.SIGKILL)
-    here.wait(lambda: "STATUS=137" in terminal.shown, 20, terminal)
+    here.wait(lambda: "STATUS=137" in terminal.shown, 20, "the shell is back")
 
 
 def test_without_a_terminal_the_first_process_ends_and_its_successor_has_a_session_of_its_own(tmp_path: Path):

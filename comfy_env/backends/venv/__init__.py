@@ -22,7 +22,7 @@ class VenvBackend(ProvisioningBackend):
     """One virtual environment per plan. A plan that names an interpreter is served by it, and nothing is built."""
 
     def wanted(self, plan: EnvPlan) -> str:
-        return stamps.plan_hash(plan, cuda_wheels.asked_torch(plan))
+        return stamps.plan_hash(plan, " ".join([cuda_wheels.asked_torch(plan), *host_comfy.lines(plan)]))
 
     def make(self, plan: EnvPlan, settings: Settings, target: Path, journal: Journal) -> Made:
         installer = installers.choose(plan, settings)

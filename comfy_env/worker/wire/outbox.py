@@ -126,6 +126,7 @@ class Outbox:
         self._leases = itertools.count(1)
         self._numbers = itertools.count(1)
         self._passing: dict[int, int] = {}      # key of a segment of somebody else's -> its number here
+        self._watches: list[weakref.finalize] = []
         self.news: deque[Any] = deque()
 
     # ---- lending
@@ -192,18 +193,28 @@ class Outbox:
         segment, offset, block = found
         number = self._passing.get(segment.key)
         if number is None:
-            number = self._announce(segment)
+            number = self._introduce(segment)
         if number == _REFUSED:
             return None
         self.passed += view.nbytes
         return self._lend(view, view.nbytes, offset, block, number)
 
-    def _announce(self, segment: Any) -> int:
+    def _introduce(self, segment: Any) -> int:
+        """Have a segment of somebody else's announced and return its number; _REFUSED for now if there is no descriptor."""
         number = next(self._numbers)
-        self.announcements.append(Announcement(number, segment.size, self._share(segment.fd)))
+        if not self._announce(number, segment):
+            return _REFUSED
         self._passing[segment.key] = number
-        weakref.finalize(segment, self.news.append, Gone(segment.key, number)).atexit = False
+        watch = weakref.finalize(segment, self.news.append, Gone(segment.key, number))
+        watch.atexit = False
+        self._watches.append(watch)
         return number
+
+    def _announce(self, number: int, segment: Any) -> bool:
+        with contextlib.suppress(OSError):   # no descriptor to be had: the bytes are copied, or travel with the frame
+            self.announcements.append(Announcement(number, segment.size, self._share(segment.fd)))
+            return True
+        return False
 
     def forget(self, gone: Gone) -> None:
         self._passing.pop(gone.key, None)
@@ -257,8 +268,9 @@ class Outbox:
             if size == 1 << power:
                 raise
             segment = Segment(next(self._numbers), 1 << power, self._label)
+        if not self._announce(segment.number, segment):
+            return None
         self._segments.append(segment)
-        self.announcements.append(Announcement(segment.number, segment.size, self._share(segment.fd)))
         return segment.carve(power)
 
     # ---- the end, and on the way there
@@ -275,7 +287,9 @@ class Outbox:
     def close(self) -> None:
         """Let go of everything, from any thread; what the other end still looks at stays there for it."""
         self._grows = False
-        for held in (self.announcements, self._segments, self._lent, self._free):
+        for watch in self._watches:
+            watch.detach()
+        for held in (self.announcements, self._segments, self._lent, self._free, self._watches):
             held.clear()
 
 

@@ -328,14 +328,16 @@ class Run:
                     comfy.model_management.unload_all_models()
                 cls = type(error)
                 name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-                self.fail("execution_error", node_id, {
-                    "exception_type": name, "exception_message": f"{error}\n", "traceback": traceback.format_tb(error.__traceback__)}, False)
+                trace = traceback.format_tb(error.__traceback__)
+                told = {"exception_type": name, "exception_message": f"{error}\n", "traceback": trace}
+                self.fail("execution_error", node_id, told, False)
                 return False
         return True
 
     def fail(self, event, id, more, broadcast):
         real = self.prompt.get_real_node_id(id)
-        self.executor.tell(event, {"prompt_id": self.id, "node_id": real, "node_type": self.prompt.get_node(real)["class_type"], **more}, broadcast)
+        kind = self.prompt.get_node(real)["class_type"]
+        self.executor.tell(event, {"prompt_id": self.id, "node_id": real, "node_type": kind, **more}, broadcast)
 
     async def next_ready(self, todo):
         """The first node that can run now; waits for a task where every node waits."""
@@ -428,7 +430,8 @@ class Run:
             for new, info in graph.items():
                 self.prompt.add_ephemeral_node(new, info, id, id)
             await self.sign(list(graph))
-            todo += [new for new, info in graph.items() if getattr(nodes.NODE_CLASS_MAPPINGS[info["class_type"]], "OUTPUT_NODE", False) is True]
+            kinds = {new: nodes.NODE_CLASS_MAPPINGS[info["class_type"]] for new, info in graph.items()}
+            todo += [new for new, kind in kinds.items() if getattr(kind, "OUTPUT_NODE", False) is True]
         self.grown[id] = rows
 
     def resolved(self, id, cls):

@@ -16,7 +16,8 @@ def hijack_progress(server_instance):
         node_id = node_id or (context.node_id if context else server_instance.last_node_id)
         comfy.model_management.throw_exception_if_processing_interrupted()
         get_progress_state().update_progress(node_id, value, total, preview_image)
-        server_instance.send_sync("progress", {"value": value, "max": total, "prompt_id": prompt_id, "node": node_id}, server_instance.client_id)
+        told = {"value": value, "max": total, "prompt_id": prompt_id, "node": node_id}
+        server_instance.send_sync("progress", told, server_instance.client_id)
 
     comfy.utils.set_progress_bar_global_hook(hook)
 

@@ -72,7 +72,8 @@ async def _declared(module):
     extension = await made if inspect.isawaitable(made) else made
     listed = await extension.get_node_list()
     schemas = [(cls.GET_SCHEMA(), cls) for cls in listed]
-    return {schema.node_id: cls for schema, cls in schemas}, {schema.node_id: schema.display_name for schema, _ in schemas if schema.display_name}
+    names = {schema.node_id: schema.display_name for schema, _ in schemas if schema.display_name}
+    return {schema.node_id: cls for schema, cls in schemas}, names
 
 
 NODE_CLASS_MAPPINGS["HostShow"] = ShowText

@@ -1,11 +1,11 @@
 import contextvars
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 
 class ExecutionContext(NamedTuple):
     prompt_id: str
     node_id: str
-    list_index: Optional[int]
+    list_index: int | None
 
 
 _current = contextvars.ContextVar("context", default=None)

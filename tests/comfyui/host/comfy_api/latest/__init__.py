@@ -1,6 +1,7 @@
-from comfy_api.latest import _io as io
 from comfy_execution.progress import get_progress_state
 from comfy_execution.utils import get_executing_context
+
+from comfy_api.latest import _io as io
 
 
 class ComfyExtension:

@@ -1,6 +1,7 @@
 import os
 import sys
 
+
 class LegacyNamed:
     CATEGORY, FUNCTION, RETURN_TYPES = "legacy", "run", ("STRING",)
 
