@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -135,7 +136,25 @@ def tree() -> str:
         if inspect.isclass(kind) and issubclass(kind, errors.ComfyEnvError):
             bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if base is not Exception)
             lines.append(f"| `{name}` | {bases} | {int(exit_code(kind('')))} | {_doc(kind)[0]} |")
-    return _page(lines)
+    return _page([*lines, *_examples()])
+
+
+def _examples() -> Iterator[str]:
+    yield from ("", "## What each looks like", "",
+                "Provoked for real when this page is written; numbers, times and places that differ between machines are replaced.")
+    for kind, (scene, text) in _told().items():
+        yield from ("", f"### {kind.__name__}", "", scene, "", "```text", *text.splitlines(), "```")
+
+
+def _told() -> dict[Any, tuple[str, str]]:
+    """Load the scenes from beside this file, once per process: provoking them takes seconds."""
+    name = "comfy_env_error_examples"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, HERE / "error_examples.py")
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name].told()
 
 
 # ---------------------------------------------------------------- writing

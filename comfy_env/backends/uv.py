@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,8 +31,17 @@ def find(settings: Settings) -> tuple[Path, str] | None:
     return None
 
 
+_ASKING = threading.Lock()
+"""Two threads that ask sysconfig for the first time at once can see it half made (CPython 3.10, 3.11)."""
+
+
 def _places() -> list[Path]:
     """Return where uv may be: on PATH, or where the wheel of that name puts it."""
+    with _ASKING:
+        return _look()
+
+
+def _look() -> list[Path]:
     on_path = shutil.which("uv")
     user = sysconfig.get_preferred_scheme("user")
     folders = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", user)]

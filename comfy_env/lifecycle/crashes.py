@@ -36,5 +36,5 @@ def parked(ledger: Ledger, now: float) -> Outcome:
     return Outcome(
         Kind.PARKED,
         f"its workers died too often: {ledger.park_reason}; it will be tried again in {left:.1f} s",
-        hint="the environment's story tells each death",
+        hint="mend what its last output tells of, or wait; `comfy-env story` tells each death",
     )

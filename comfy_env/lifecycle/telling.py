@@ -65,14 +65,20 @@ def _line(before: Env, event: events.Event, after: Env, wanted: tuple[effects.Ef
     if before.row.state is not after.row.state:
         parts.append(f"{before.row.state.value} → {after.row.state.value}")
     if wanted:
-        parts.append(", ".join(words(effect) for effect in wanted))
+        parts.append(", ".join(_settled(effect) if isinstance(effect, effects.Settle) else words(effect) for effect in wanted))
     return "; ".join(parts)
+
+
+def _settled(effect: effects.Settle) -> str:
+    """Tell an answer by its kind only: the event before it says why."""
+    return f"ticket {effect.ticket} is told {effect.outcome.kind.name.lower().replace('_', ' ')}"
 
 
 def words(thing: Any) -> str:
     """Return an event or effect in words: its name, then what it carries."""
     name = "".join(f" {c.lower()}" if c.isupper() else c for c in type(thing).__name__).strip()
-    shown = (_shown(f.name, getattr(thing, f.name)) for f in fields(thing) if f.name != "generation")
+    unsaid = UNSAID.get(type(thing), ())
+    shown = (_shown(f.name, getattr(thing, f.name)) for f in fields(thing) if f.name != "generation" and f.name not in unsaid)
     facts = ", ".join(fact for fact in shown if fact)
     return f"{name} ({facts})" if facts else name
 
@@ -91,6 +97,12 @@ def _outcome(name: str, value: Outcome) -> str:
 def _last_line(name: str, value: str) -> str:
     return value.strip().splitlines()[-1] if value.strip() else ""
 
+
+UNSAID: dict[type, tuple[str, ...]] = {
+    effects.Note: ("level",),
+    events.StackRead: ("text",),  # the error shows it whole
+}
+"""What a line leaves out."""
 
 SHOWN: dict[type, Callable[[str, Any], str]] = {
     Proof: lambda name, value: "",

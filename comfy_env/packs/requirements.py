@@ -87,9 +87,14 @@ def _parsed(text: str, source_builds: bool) -> str:
     except InvalidRequirement as error:
         hint = "one '=' is not a comparison: write '=='" if re.search(r"[^=<>!~]=[^=]", text) else "write 'name>=1.2,<2'"
         raise Wrong(f"{clean_hard(text)!r} is not a requirement: {clean_hard(str(error).splitlines()[0])}", hint) from None
+    if _FILE.search(requirement.name):
+        raise Wrong(f"{clean_hard(text)!r} names a file, not a package", "write the package's name and version, or an https URL of a wheel")
     if requirement.url:
         _check_url(requirement.name, requirement.url, source_builds)
     return str(requirement)
+
+
+_FILE = re.compile(r"\.(whl|zip|tar|tgz|gz|bz2|xz)$", re.IGNORECASE)
 
 
 def _check_url(name: str, url: str, source_builds: bool) -> None:
@@ -101,7 +106,7 @@ def _check_url(name: str, url: str, source_builds: bool) -> None:
     if scheme == CUDA_WHEELS or (safe and urlsplit(url).path.endswith(".whl")):
         return
     if scheme not in ("https", "git+https", "git+ssh"):
-        raise Wrong(f"{shown!r} is refused: {scheme or 'no'} URLs are not allowed", "use an https URL of a wheel")
+        raise Wrong(f"{shown!r} is refused: {f'{scheme} URLs are' if scheme else 'a path is'} not allowed", "use an https URL of a wheel")
     if not source_builds:
         raise Wrong(f"{shown!r} is not a wheel and would be built from source", "name a wheel, or set allow-source-builds = true")
 

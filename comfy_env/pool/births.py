@@ -121,12 +121,14 @@ def _refusal(seat: Seat, state: EnvState) -> errors.SpawnFailed:
     if state.interpreter is not None and seat.plan.interpreter is not None and not state.interpreter.exists():
         return errors.InterpreterMissing(f"there is no interpreter at {state.interpreter}", hint=state.fix)
     kind = _REFUSALS.get(state.status, errors.EnvNotBuilt)
-    reason = f": {state.reason}" if state.reason else ""
-    return kind(f"the environment is {_words(state.status)}{reason}", hint=f"run: {state.fix}" if state.fix else "")
+    return kind(_words(state), hint=f"run: {state.fix}" if state.fix else "")
 
 
-def _words(status: EnvStatus) -> str:
-    return {EnvStatus.MISSING: "not built", EnvStatus.MOVED: "not where it was built"}.get(status, status.value)
+def _words(state: EnvState) -> str:
+    if state.reason.startswith("it "):
+        return f"the environment {state.reason[3:]}"
+    status = {EnvStatus.MISSING: "not built", EnvStatus.MOVED: "not where it was built"}.get(state.status, state.status.value)
+    return f"the environment is {status}{f': {state.reason}' if state.reason else ''}"
 
 
 def open_lanes(seat: Seat, generation: int) -> None:

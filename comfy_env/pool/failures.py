@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 _KINDS = {kind.value: kind for kind in Kind if kind is not Kind.RETURNED}
 _DEATHS = (Kind.CRASHED, Kind.DIED_BEFORE_JOINING)
 STORY_LINES = 6
+NEXT = {
+    Kind.CRASHED: "the next call gets a new worker; if it crashes again, show these lines to the author of the pack",
+    Kind.DIED_BEFORE_JOINING: "run its interpreter by hand to see why it ends, or build the environment again",
+    Kind.REFUSED: "nothing was run in it; if it is refused again, show these lines to the author of its backend",
+    Kind.WITHDRAWN: "another call has the lane: wait longer, or interrupt that one",
+    Kind.CLOSED: "make another WorkerPool",
+}
+"""What to do next where nothing better is known."""
+
 
 
 def outcome_of(error: BaseException, default: Kind = Kind.BACKEND_BROKE) -> Outcome:
@@ -47,7 +56,7 @@ def failure(seat: Seat, generation: int, outcome: Outcome) -> errors.ComfyEnvErr
         output=worker.output.tail() if worker else (),
         stack=outcome.stack,
         story=lines_text(seat.env.ledger.story, seat.clock())[-STORY_LINES:],
-        hint=outcome.hint or _memory_hint(worker, outcome),
+        hint=outcome.hint or _memory_hint(worker, outcome) or NEXT.get(outcome.kind, ""),
     )
 
 

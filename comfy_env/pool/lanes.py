@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from comfy_env import errors
 from comfy_env.lifecycle import events
-from comfy_env.lifecycle.deaths import Kind, Outcome
+from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.record import Env
 from comfy_env.pool.clocks import Patience
 from comfy_env.pool.endings import news_of
@@ -28,7 +29,7 @@ def ask(seat: Seat, ticket: Ticket, message: dict[str, Any], patience: Patience 
     """Wait for the lane, run the call on it, return its value or raise its failure."""
     word = _wait(seat, ticket, patience)
     if isinstance(word, Settled):
-        raise failure(seat, word.generation, word.outcome)
+        raise failure(seat, word.generation, _as_its_caller_knows(word.outcome, ticket))
     served = _served()
     served.append(seat.key)
     try:
@@ -44,6 +45,13 @@ def refuse_reentry(seat: Seat) -> None:
         raise errors.CallFailed(
             "a call to an environment from inside its own callback would wait for itself", env=seat.key, hint="call another environment"
         )
+
+
+def _as_its_caller_knows(outcome: Outcome, ticket: Ticket) -> Outcome:
+    """Tell a caller that left because its patience was over how much of that it had."""
+    if outcome.kind is not Kind.WITHDRAWN or ticket.options.wait is None:
+        return outcome
+    return replace(outcome, message=f"the call did not begin within {ticket.options.wait:g} s, the time its caller gave it")
 
 
 def _wait(seat: Seat, ticket: Ticket, patience: Patience | None) -> Offer | Settled:
@@ -89,7 +97,7 @@ def _run(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) ->
         _broken_off(seat, worker, ticket, error)
         raise
     else:
-        _answered(seat, worker, ticket, answer)
+        seat.post(events.CallEnded(generation, number, _outcome_of_answer(seat, worker, ticket, answer)))
 
 
 def _converse(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) -> Answer:
@@ -137,25 +145,27 @@ def _broken_off(seat: Seat, worker: Worker, ticket: Ticket, error: BaseException
         why = Outcome(Kind.INTERRUPTED, f"the call was stopped by its own progress hook ({type(error).__name__})")
         seat.post(events.CallEnded(worker.generation, ticket.number, why))
     else:
-        seat.post(events.LaneLost(worker.generation, f"its asker was interrupted in the middle of the call ({type(error).__name__})"))
+        seat.post(events.KillWanted(Reason.ASKED))  # its asker left in the middle of the call: the worker's own fault it is not
     ticket.settlement()
 
 
-def _answered(seat: Seat, worker: Worker, ticket: Ticket, answer: Answer) -> None:
+def _outcome_of_answer(seat: Seat, worker: Worker, ticket: Ticket, answer: Answer) -> Outcome:
+    """Return how an answer ends its call; one that cannot be told ends it all the same."""
     generation = worker.generation
-    outcome = _RETURNED
-    if answer.kind.name == "REPLY":
-        ticket.value = answer.value
-    elif answer.kind.name == "INTERRUPTED":
-        outcome = Outcome(Kind.INTERRUPTED, "the call was interrupted")
-    elif answer.error is not None:
-        ticket.error = node_raised(seat, generation, answer.error)
-        outcome = Outcome(Kind.RAISED, ticket.error.message)
-    else:
-        outcome = Outcome(_REFUSALS.get(answer.refusal, Kind.DECODE_REFUSED), answer.text)
     if answer.held is not None and answer.held > seat.env.row.held:
         seat.post(events.HeldGrew(generation, answer.held))
-    seat.post(events.CallEnded(generation, ticket.number, outcome))
+    if answer.kind.name == "REPLY":
+        ticket.value = answer.value
+        return _RETURNED
+    if answer.kind.name == "INTERRUPTED":
+        return Outcome(Kind.INTERRUPTED, "the call was interrupted")
+    if answer.error is None:
+        return Outcome(_REFUSALS.get(answer.refusal, Kind.DECODE_REFUSED), answer.text)
+    try:
+        ticket.error = node_raised(seat, generation, answer.error)
+    except Exception as error:  # an exception class of the host's own that cannot be rebuilt
+        return Outcome(Kind.RAISED, f"{answer.error.type_name}: {answer.error.text} (not rebuilt here: {error!r})")
+    return Outcome(Kind.RAISED, ticket.error.message)
 
 
 def _conclude(seat: Seat, ticket: Ticket) -> Any:

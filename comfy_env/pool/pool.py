@@ -59,6 +59,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._seats: dict[str, Seat] = {}
         self._closed = False
+        self._gone = threading.Event()
         self._exit = Exit(self)
         self._house = House(
             self.settings,
@@ -255,13 +256,17 @@ class WorkerPool:
         if os.getpid() != self._owner:
             return
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._exit.disarm()
-        shut_down(self.seats(), self.settings)
-        self._journal.close()
-        self._house.close()
+            first, self._closed = not self._closed, True
+        if not first:
+            self._gone.wait(self.settings.shutdown + 2 * self.settings.kill + 2)
+            return
+        try:
+            self._exit.disarm()
+            shut_down(self.seats(), self.settings)
+            self._journal.close()
+            self._house.close()
+        finally:
+            self._gone.set()
 
     def _relay(self, plan: EnvPlan) -> Any:
         return self.registry.backend(plan.backend, plan)

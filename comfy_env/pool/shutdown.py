@@ -44,7 +44,7 @@ def shut_down(seats: Iterable[Seat], settings: Settings) -> None:
     seats = list(seats)
     now = max((seat.clock() for seat in seats), default=0.0)
     for seat in seats:
-        seat.post(events.ShutdownWanted(now + seat.env.limits.shutdown))
+        seat.post(events.ShutdownWanted(now + min(seat.env.limits.shutdown, settings.shutdown)))
     until = time.monotonic() + settings.shutdown + 2 * settings.kill + 1
     for seat in seats:
         gone = seat.wait_for(lambda env: not has_process(env) or env.row.state is State.WEDGED, until - time.monotonic())

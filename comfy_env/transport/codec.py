@@ -151,8 +151,14 @@ class HostCodec:
             return self._codec.encode(value, message)
         except EncodeFault as fault:
             raise EncodeRefused(fault.why, env=self.env, generation=self.generation, hint=fault.hint) from fault
+        except RecursionError as error:
+            raise EncodeRefused("a value is nested too deep to cross", env=self.env, generation=self.generation) from error
         except _Lost as lost:
-            raise ReferenceLost(str(lost), env=self.env, generation=self.generation) from lost
+            hint = "run again what made it: objects that stay in a worker end with it"
+            raise ReferenceLost(str(lost), env=self.env, generation=self.generation, hint=hint) from lost
+        except Exception as error:  # a caller's object may raise whatever it likes when it is looked at
+            why = f"a value cannot be looked at: it raised {type(error).__name__}: {error}"
+            raise EncodeRefused(why, env=self.env, generation=self.generation) from error
 
     def decode(self, payload: Any, buffers: Sequence[memoryview] = ()) -> Any:
         """Return the value; raises DecodeRefused for everything that a sound worker does not send."""

@@ -86,3 +86,33 @@ def test_no_hook_is_called_on_the_way_of_a_warm_call(tmp_path, monkeypatch):
             pool.call(plan, "arena_pack:nothing")
         assert hooks == []
     assert "comfy_env_kill" in hooks   # the counting does count
+
+
+def _steps(act) -> int:
+    """How many calls of functions an action takes on this thread."""
+    count = 0
+
+    def counted(frame, event, arg):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counted)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_a_call_takes_no_more_steps_with_many_values_alive_than_with_few(worker):
+    made = worker.value("arena_pack:ones", 20_000)
+    alive = [worker.value("arena_pack:ones", 20_000) for _ in range(10)]
+    for _ in range(5):
+        worker.value("arena_pack:total", made)
+    few = min(_steps(lambda: worker.value("arena_pack:total", made)) for _ in range(5))
+    alive += [worker.value("arena_pack:ones", 20_000) for _ in range(400)]
+    worker.value("arena_pack:total", made)
+    many = min(_steps(lambda: worker.value("arena_pack:total", made)) for _ in range(5))
+    assert worker.session.tensors == 411
+    assert many <= few + 5
+    assert sum(float(value[0]) for value in alive) == 410

@@ -33,12 +33,13 @@ def test_a_result_the_host_dropped_frees_its_block_with_the_next_call(worker):
     assert shared_bytes(worker.process.pid) == full
 
 
-def test_memory_and_descriptors_are_flat_over_a_thousand_calls_of_3_mib_both_ways(worker, record_property):
+@pytest.mark.parametrize("calls", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_memory_and_descriptors_are_flat_over_many_calls_of_3_mib_both_ways(worker, record_property, calls):
     value = np.ones(COUNT, "f4")
     for _ in range(3):
         worker.value("arena_pack:plus_one", value)
     before = shared_bytes(worker.process.pid), shared_bytes(), descriptors(), descriptors(worker.process.pid), mapped_segments()
-    for _ in range(1000):
+    for _ in range(calls):
         worker.value("arena_pack:plus_one", value)
     after = shared_bytes(worker.process.pid), shared_bytes(), descriptors(), descriptors(worker.process.pid), mapped_segments()
     record_property("shared bytes of the worker", after[0])

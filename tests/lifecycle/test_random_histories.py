@@ -64,8 +64,11 @@ class Histories(RuleBasedStateMachine):
     def all_goes_well(self, steps, calls):
         calm = replace(self.scenario, calls=self.world.asked + calls, deaths=0, births_fail=False, askers_leave=False, wont_die=False)
         for _ in range(steps):
-            move = next(moves(calm, self.env, self.world))
-            self.post(move.event, move.world)
+            move = next(moves(calm, self.env, self.world), None)
+            if move is None:
+                self.post(e.Tick())  # a limit is due and nothing else is under way
+            else:
+                self.post(move.event, move.world)
 
     @rule(seconds=st.floats(0, 120))
     def time_passes(self, seconds):

@@ -34,7 +34,7 @@ def test_a_life_is_told_from_birth_to_death():
     life.prove(Proof("d", "d", host_device="A", worker_device="B")).accept(1).tick_when_due().news(e.StackRead, "x").gone()
     parts = (
         "spawned (pid 77", "sign of life: started", "lanes open", "demoted", "a limit passed", "ask stack", "kill (a call was silent",
-        "tree gone (ended by signal 9 (SIGKILL))", "silent: no progress, callback or reply for 20 s",
+        "tree gone (ended by signal 9 (SIGKILL))", "ticket 1 is told silent",
     )
     assert [part for part in parts if part not in life.story] == []
 
@@ -85,4 +85,4 @@ def test_calls_refused_by_a_pause_share_a_line():
 def test_words_name_what_an_event_carries():
     assert words(e.ProcessExited(1, SEGFAULT)) == "process exited (ended by signal 11 (SIGSEGV))"
     assert words(Kill(1, Reason.REAPED, True)) == "kill (it was idle and held nothing, replaced)"
-    assert words(e.StackRead(1, "line one\nline two\n")) == "stack read (line two)"
+    assert words(e.StackRead(1, "line one\nline two\n")) == "stack read"

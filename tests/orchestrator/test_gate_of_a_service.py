@@ -61,7 +61,7 @@ def test_a_plugins_blocker_is_named_with_its_owner_and_one_that_hangs_is_unknown
         here.more = ["--agents", "tests.orchestrator.blocking:plugin"]
         here.start()
         here.do("restart")
-        assert "the file says so" in named(here, "plugin tests.orchestrator.blocking:plugin")[0]
+        here.wait(lambda: "the file says so" in named(here, "plugin tests.orchestrator.blocking:plugin")[0], 15, "it is heard")
         says.write_text("hang")
         here.wait(lambda: [line for line in waiting(here) if "unknown: no answer within 0.3 s" in line], 15)
         here.wait(lambda: [note for note in here.notes() if "has been waiting for plugin" in note], 15, "people are told")

@@ -95,6 +95,10 @@ def terminal(here: Town) -> Iterator[Terminal]:
         found.close()
 
 
+def is_front(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:4] == [b"-I", b"-S", b"-c"]
+
+
 def served_in(terminal: Terminal, here: Town) -> int:
     terminal.type(" ".join(here.argv()) + "; echo STATUS=$?\n")
     return here.wait(lambda: here.owner.get("pid"), 30, "it serves") or 0
@@ -109,7 +113,7 @@ def test_ctrl_c_reaches_the_generation_that_serves_and_the_shell_gets_its_prompt
         here.generation(number + 2)
     if restarts:
         here.wait(lambda: len(here.services()) == 1, 20, "only the last generation serves")
-        assert Path(f"/proc/{first}/cmdline").read_bytes().split(b"\0")[1:4] == [b"-I", b"-S", b"-c"], "the first process is the front"
+        here.wait(lambda: is_front(first), 20, "the first process is the front")
         assert os.getpgid(here.owner["pid"]) == os.getpgid(first), "the successor left the terminal's foreground"
         assert "STATUS=" not in terminal.shown.replace("STATUS=$?", ""), "the shell took the terminal back"
     terminal.type("\x03")
@@ -122,7 +126,7 @@ def test_a_term_to_the_first_process_ends_the_last_generation(here: Town, termin
     first = served_in(terminal, here)
     here.do("restart")
     here.generation(2)
-    here.wait(lambda: b"-S" in Path(f"/proc/{first}/cmdline").read_bytes().split(b"\0"), 20, "the first process is the front")
+    here.wait(lambda: is_front(first), 20, "the first process is the front")
     os.kill(first, signal.SIGTERM)
     here.wait(lambda: "STATUS=0" in terminal.shown, 20, "the shell is back")
     assert here.services() == []

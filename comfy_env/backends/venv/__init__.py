@@ -11,7 +11,7 @@ from comfy_env.envs import cuda_wheels, host_comfy, host_torch, interpreters, pa
 from comfy_env.envs.build import Made
 from comfy_env.envs.interpreters import Found
 from comfy_env.envs.journal import Journal
-from comfy_env.errors import BuildFailed
+from comfy_env.errors import BuildFailed, PlanError
 from comfy_env.settings import Settings
 from comfy_env.values import Changes, EnvPlan
 
@@ -22,6 +22,8 @@ class VenvBackend(ProvisioningBackend):
     """One virtual environment per plan. A plan that names an interpreter is served by it, and nothing is built."""
 
     def wanted(self, plan: EnvPlan) -> str:
+        if plan.conda is not None:
+            raise PlanError("conda packages cannot be had in a virtual environment", env=plan.key, hint='set backend = "pixi", or drop conda')
         return stamps.plan_hash(plan, " ".join([cuda_wheels.asked_torch(plan), *host_comfy.lines(plan)]))
 
     def make(self, plan: EnvPlan, settings: Settings, target: Path, journal: Journal) -> Made:

@@ -154,3 +154,11 @@ def system_calls():
 
 def switches():
     return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+
+
+def as_buffer(value):
+    return __import__("pickle").PickleBuffer(value)
+
+
+def total_of_bytes(value):
+    return sum(value)

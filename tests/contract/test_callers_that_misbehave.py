@@ -1,0 +1,82 @@
+"""A caller's own trouble costs its call and nothing else."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from comfy_env import CallOptions, EnvPlan, WorkerPool, errors
+
+SOON = CallOptions(wait=20)
+
+
+def test_an_exception_whose_class_refuses_to_be_rebuilt_ends_its_call_and_frees_the_lane(pool, plan):
+    with pytest.raises(errors.NodeRaised, match="several"):
+        pool.call(plan, "jobs:raise_group")
+    assert pool.call(plan, "jobs:add", 1, 1, options=SOON) == 2
+    assert pool.record(plan).generation == 1
+
+
+class Odd:
+    @property
+    def __class__(self):
+        raise ZeroDivisionError("do not look at me")
+
+
+def test_an_argument_that_raises_when_it_is_looked_at_is_refused_and_costs_no_worker(pool, plan):
+    pool.call(plan, "jobs:pid")
+    with pytest.raises(errors.EncodeRefused, match="ZeroDivisionError"):
+        pool.call(plan, "jobs:echo", Odd())
+    assert pool.call(plan, "jobs:add", 1, 1, options=SOON) == 2
+    assert pool.record(plan).generation == 1
+
+
+def test_callers_that_leave_with_ctrl_c_do_not_park_the_environment(pool, plan):
+    def leave():
+        raise KeyboardInterrupt
+
+    for _ in range(4):
+        with pytest.raises(KeyboardInterrupt):
+            pool.call(plan, "jobs:call_back", "leave", options=CallOptions(callbacks={"leave": leave}))
+    assert pool.call(plan, "jobs:add", 1, 1, options=SOON) == 2
+
+
+def test_everybody_who_closes_a_pool_waits_until_its_workers_are_gone(settings, make_plan):
+    pool = WorkerPool(settings)
+    plans = [make_plan(f"closing{i}") for i in range(2)]
+    for plan in plans:
+        pool.call(plan, "jobs:pid")
+    gate = threading.Barrier(4)
+
+    def close():
+        gate.wait(20)
+        pool.close()
+        return len(pool.records())
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [future.result(30) for future in [threads.submit(close) for _ in range(4)]] == [0, 0, 0, 0]
+
+
+def test_an_environments_own_limit_cannot_hold_up_the_pools_shutdown(settings, make_plan, tmp_path, load):
+    from dataclasses import replace
+
+    pool = WorkerPool(replace(settings, shutdown=0.5))
+    plan = make_plan("slow to go", limits={"shutdown": 500})
+    mark = tmp_path / "in native code"
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(pool.call, plan, "jobs:hold_the_gil", 600, str(mark))
+        while not mark.exists():
+            assert not call.done()
+        started = time.monotonic()
+        pool.close()
+        assert time.monotonic() - started < load(4.0)
+        assert isinstance(call.exception(10), errors.ComfyEnvError)
+
+
+def test_conda_packages_in_a_virtual_environment_are_refused_and_not_ignored(pool):
+    from comfy_env.values import Conda
+
+    plan = EnvPlan(key="mixed", conda=Conda(("conda-forge",), ("ffmpeg",)))
+    with pytest.raises(errors.PlanError, match="conda packages"):
+        pool.build(plan)
