@@ -27,7 +27,7 @@ class PluginBlockers:
         self._asks = asks
         self._limit = limit
         self._now = now
-        self._said: dict[str, Verdict] = {name: replace(NOT_ASKED, since=now()) for name in asks}
+        self._said: dict[str, Verdict] = dict.fromkeys(asks, NOT_ASKED)
         self._open: dict[str, asyncio.Future[Verdict]] = {}
 
     async def ask(self) -> None:
@@ -58,9 +58,8 @@ class PluginBlockers:
         """Keep an answer; of one that stays busy or unknown, since when."""
         before = self._said[name]
         if isinstance(verdict, Busy | Unknown):
-            same = type(before) is type(verdict)
-            since = getattr(before, "since", None) if same else self._now()
-            verdict = replace(verdict, since=since)
+            since = getattr(before, "since", None) if type(before) is type(verdict) else None
+            verdict = replace(verdict, since=self._now() if since is None else since)
         self._said[name] = verdict
 
     def blockers(self) -> Iterator[Blocker]:

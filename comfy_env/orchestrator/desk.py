@@ -55,7 +55,7 @@ class ServiceDesk:
         return {
             **self.health(),
             "pid": os.getpid(),
-            "since": self._holding.since and time.time() - (self._holding._now() - self._holding.since),
+            "since": self._holding.since and time.time() - (self._holding.now() - self._holding.since),
             "comes_back": {"mode": self._situation.life.mode.value, "why": self._situation.life.why},
             "restart": {
                 "phase": restart.phase.value,

@@ -39,7 +39,7 @@ class Holding:
         changed: Callable[[], None],
     ) -> None:
         self._situation = situation
-        self._now = now
+        self.now = now
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self.sessions = Sessions(agents, workers, changed, now)
@@ -49,14 +49,14 @@ class Holding:
         self.store: Store | None = None
         self.generation = situation.generation or 0
         self.since: float | None = None
-        self.devices: set[str] = set()
+        self._devices: set[str] = set()
         self.remarks: tuple[str, ...] = ()
 
     def _new_monitor(self) -> Monitor | None:
         url = self._situation.settings.comfyui_url
         if url in ("", NO_COMFYUI):
             return None
-        return Monitor(url, self.sessions.commit, self._on_render, client=f"comfy-env-{os.getpid()}", now=self._now)
+        return Monitor(url, self.sessions.commit, self._on_render, client=f"comfy-env-{os.getpid()}", now=self.now)
 
     async def take(self, desk: Desk, *, looked: bool) -> None:
         """Take the store and begin to serve. `looked`: it was checked a moment ago. Raises StoreRefused and sqlite3.Error."""
@@ -68,7 +68,8 @@ class Holding:
             self.server = Server(desk)
             await self.server.start()
         self._situation.instance.tell(Owner(os.getpid(), self.generation, self._situation.url, self._situation.version))
-        self.since = self._now()
+        desk.guard.devices |= self._devices
+        self.since = self.now()
         self.acceptor.start()
 
     def _opened(self, looked: bool) -> Store:
@@ -83,7 +84,7 @@ class Holding:
         messages.recover(t, safe)
         self.generation = t.db.execute("SELECT generation FROM owner").fetchone()[0]
         logs.speaking.number = str(self.generation)
-        self.devices = {row[0] for row in t.db.execute("SELECT digest FROM devices")}
+        self._devices = {row[0] for row in t.db.execute("SELECT digest FROM devices")}
 
     async def give_up(self) -> None:
         """Answer writes with `retry`, accept no connection more, commit what was accepted, close the store."""
@@ -131,7 +132,7 @@ class Holding:
 
     async def _keep_house(self, settings: Any) -> None:
         if self.monitor is not None:
-            await self.sessions.hold(self.monitor.render.holding(self._now(), settings.unknown_hold))
+            await self.sessions.hold(self.monitor.render.holding(self.now(), settings.unknown_hold))
 
     async def prune(self) -> None:
         settings = self._situation.settings

@@ -64,7 +64,6 @@ class Service:
         self._clock.attend(True)
         self._hear_signals()
         await self.holding.take(self.desk, looked=self._heir is not None)
-        self.desk.guard.devices |= self.holding.devices
         self._say(pipe.SERVING)
         self._tell_lineage(generation=self.holding.generation)
         for remark in self.holding.remarks:

@@ -65,7 +65,7 @@ class House:
         """Return the host's run folder, made at the first spawn."""
         with self._lock:
             if self._closed:
-                raise PoolClosed("the pool was closed; nothing spawns after that")
+                raise PoolClosed("the pool was closed; nothing spawns after that", hint="make a new WorkerPool")
             if self._run is None:
                 self._sweep_dead_hosts()
                 self._run = HostRun.open(self.settings.runtime_folder)

@@ -294,7 +294,7 @@ class WorkerPool:
         relay = self._relay(plan)
         with self._lock:
             if self._closed:
-                raise errors.PoolClosed("the pool was closed; nothing spawns after that", env=plan.key)
+                raise errors.PoolClosed("the pool was closed; nothing spawns after that", env=plan.key, hint="make a new WorkerPool")
             seat = self._seats.get(plan.key)
             if seat is None:
                 seat = self._seats[plan.key] = self._new_seat(plan, relay)

@@ -140,8 +140,11 @@ def menus(host):
 
 
 def worker(host):
-    code = "from comfy_env.comfyui.host import host\nrecord = host().pool.record(next(iter(host().isolated)))\nanswer = record and record.pid"
-    return host.python(code)
+    return host.python("""
+from comfy_env.comfyui.host import host
+record = host().pool.record(next(iter(host().isolated)))
+answer = record and record.pid
+""")
 
 
 # ---------------------------------------------------------------- menus

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from comfy_env import errors
+from comfy_env import EnvPlan, errors
 
 
 def other_minors(pythons):
@@ -49,11 +49,11 @@ def test_a_value_that_cannot_cross_is_refused_with_its_path_and_the_lane_stays(p
     assert pool.call(plan, "jobs:add", 1, 2) == 3
 
 
-def test_an_object_neither_side_can_name_stays_where_it_is(pool, plan, make_plan):
+def test_an_object_neither_side_can_name_stays_where_it_is(pool, plan):
     counter = pool.call(plan, "jobs:make_counter")
     assert [pool.call(plan, "jobs:count", counter) for _ in range(3)] == [1, 2, 3]
-    with pytest.raises(errors.EncodeRefused, match="Counter"):
-        pool.call(make_plan("other"), "jobs:count", counter)
+    with pytest.raises(errors.ComfyEnvError, match="jobs.Counter of env here"):
+        pool.call(EnvPlan.existing(sys.executable, "other"), "builtins:repr", counter)
 
 
 def test_a_reference_to_a_dead_generation_is_lost_by_name(pool, plan):

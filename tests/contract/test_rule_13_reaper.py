@@ -85,6 +85,7 @@ def test_a_call_that_comes_while_the_reaper_strikes_gets_the_next_worker(timed, 
     idle_past_the_reaper(timed)
     assert reached.wait(LIMIT)
     calls = [timed.start("add", number) for number in range(4)]
+    eventually(lambda: len(timed.seat.env.ledger.waiting) == 4, what="nobody gets a lane whose worker is being ended")
     gate.set()
     assert [call.result(LIMIT) for call in calls] == list(range(4))
     assert timed.record.generation == 2

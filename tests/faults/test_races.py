@@ -80,7 +80,7 @@ def test_a_call_that_ends_just_as_its_limit_is_hit_is_answered_once_and_never_wr
     ward = make_ward()
     plan = ward.plan(limits={"stack": 0.01})
     dice, silent = random.Random(5), 0
-    for number in range(25):
+    for number in range(15):
         seconds = 0.08 + dice.uniform(-0.015, 0.015)
         try:
             assert ward.call(plan, "jobs:sleep", seconds, options=CallOptions(silence=0.08)) == seconds
@@ -143,7 +143,7 @@ def test_a_reaper_that_meets_a_caller_of_a_real_worker_never_costs_a_call(make_w
     ward = make_ward(ports={"clock": clock}, idle_reap=10.0, tick=86_400.0)
     plan, dice = ward.plan(), random.Random(3)
     with ThreadPoolExecutor(2) as threads:
-        for number in range(30):
+        for number in range(15):
             assert ward.call(plan, "echo", number) == number
             clock.advance(100.0)
             ward.pool.tick()   # the sweep comes before the reaper

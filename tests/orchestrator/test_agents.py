@@ -14,6 +14,7 @@ from comfy_env.hooks.agents import GROUP, AgentPlugins
 from comfy_env.hooks.sources import Offer
 from comfy_env.hooks.specs import hookimpl
 from comfy_env.orchestrator.blockers import PluginBlockers
+from comfy_env.orchestrator.waiting import woken
 from comfy_env.testing.echo import EchoPlugin
 from comfy_env.values import AgentSpec, Busy, EnvPlan, Idle, Unknown
 
@@ -149,12 +150,12 @@ def test_one_that_is_not_asked_yet_is_unknown():
     async def story():
         return [blocker.verdict for blocker in PluginBlockers({"x": Idle}, 1, lambda: 3.0).blockers()]
 
-    assert run(story) == [Unknown("not asked yet", 3.0)]
+    assert run(story) == [Unknown("not asked yet")], "it is unknown, but not since long"
 
 
 def test_one_that_stays_busy_is_busy_since_it_began():
     clock = iter(range(100))
-    assert asked({"x": lambda: Busy("a")}, times=3, now=lambda: float(next(clock)))["x"].since == 1.0
+    assert asked({"x": lambda: Busy("a")}, times=3, now=lambda: float(next(clock)))["x"].since == 0.0
 
 
 def test_one_that_hangs_keeps_the_others_waiting_no_longer_than_the_limit_and_is_not_asked_twice():
@@ -180,5 +181,35 @@ def test_one_that_hangs_keeps_the_others_waiting_no_longer_than_the_limit_and_is
                 return
             await asyncio.sleep(0.01)
         raise AssertionError("it is never heard again")
+
+    run(story)
+
+
+# ---- waiting
+
+
+def test_a_cancellation_that_meets_the_event_is_not_forgotten():
+    async def story():
+        for late in (False, True):
+            event = asyncio.Event()
+            waiter = asyncio.create_task(woken(event, 10))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            event.set()
+            if late:
+                await asyncio.sleep(0)
+            waiter.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiter
+
+    run(story)
+
+
+def test_an_event_that_does_not_come_is_waited_for_no_longer_than_asked():
+    async def story():
+        event = asyncio.Event()
+        assert not await woken(event, 0.01)
+        event.set()
+        assert await woken(event, 0.01)
 
     run(story)

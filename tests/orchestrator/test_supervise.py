@@ -74,6 +74,31 @@ def test_a_marker_inherited_from_a_parent_does_not_count(tmp_path: Path):
         assert here.get("/api/state")["comes_back"]["mode"] == "spawn"
 
 
+LISTEN_AND_BECOME = """
+import os, socket, sys
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(100)
+os.dup2(listener.fileno(), 3)
+os.set_inheritable(3, True)
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()), TOWN_PORT=str(listener.getsockname()[1]))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.deadline(120)
+def test_a_socket_that_a_supervisor_opened_is_the_one_that_is_served(tmp_path: Path):
+    with town(tmp_path) as here:
+        argv = [sys.executable, "-c", LISTEN_AND_BECOME, *here.argv()]
+        here.argv = lambda *more: argv
+        here.start()
+        variables = Path(f"/proc/{here.first.pid}/environ").read_bytes().split(b"\0")
+        assert f"TOWN_PORT={here.address[1]}".encode() in variables
+        here.do("restart")
+        here.generation(2)
+        assert here.get("/health")["generation"] == 2
+
+
 # ---- one service per folder
 
 
