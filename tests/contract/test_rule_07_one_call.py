@@ -42,7 +42,6 @@ def test_a_command_gives_up_by_name_at_its_limit_while_a_call_computes(stage):
         assert "0.2 s" in caught.value.message and caught.value.hint and caught.value.generation == 1
     stage.go()
     assert held.result(LIMIT) == "gone"
-    assert stage.run("jobs:add", 1, 1) == 2
 
 
 @over("in-process", *REAL)

@@ -98,6 +98,7 @@ class ScriptedPlay(Play):
             self.backend.open_calls.pop().reply("gone")
 
     def worker_grows(self, held: int) -> None:
+        self.call("add", 1)  # a worker is born holding nothing
         self.backend.held = held
         self.call("add", 1)
 
