@@ -72,7 +72,7 @@ def test_a_status_somebody_else_collected_is_told_as_lost(start, eventually):
 
 def test_without_pidfds_a_waiting_thread_tells_the_exit_and_collects_nothing(start, monkeypatch):
     monkeypatch.delattr(os, "pidfd_open")
-    process = start("input()")
+    process = start("import time; time.sleep(0.5); raise SystemExit(1)")
     assert any(thread.name == f"exit of {process.pid}" for thread in threading.enumerate())
     assert readable(process.exit_handle(), 10)
     assert process.pinned and process.exit_status().code == 1

@@ -247,7 +247,7 @@ def test_interrupts_at_any_moment_never_damage_the_lane(worker):
     for i in range(200):
         delay = threading.Timer(0.0004 * (i % 10), lambda: worker.session.interrupt(worker.numbers))
         delay.start()
-        kinds.append(worker.call("wire_pack:progress", 150).kind)
+        kinds.append(worker.call("wire_pack:progress", 1500).kind)
         delay.join(10)
     assert set(kinds) <= {Kind.REPLY, Kind.INTERRUPTED}
     assert kinds.count(Kind.INTERRUPTED) > 20
