@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PLUGIN_FOLDERS = $(dir $(wildcard plugins/*/setup.cfg))
 TESTS ?= tests $(if $(PLUGINS),$(wildcard plugins/*/tests))
 # What the README calls in progress has tests of its own that are not part of the promise yet: ALL=1 runs them too.
-IN_PROGRESS = tests/orchestrator tests/comfyui tests/faults
+IN_PROGRESS = tests/orchestrator tests/comfyui tests/faults tests/arena
 
 # What `make check` leaves to `make test`: folders whose tests build environments or start workers by the dozen.
 THOROUGH := backends contract envs examples faults real testing
