@@ -122,7 +122,7 @@ class _Reception:
                 self._check()
         except BaseException as error:
             self._drop_all()
-            if self._endpoint.closed and isinstance(error, OSError):
+            if self._endpoint.closed and isinstance(error, (OSError, ValueError)):   # ValueError: a descriptor that is closed already
                 raise self._refused("the endpoint was closed while the worker joined") from error
             raise
         self._endpoint.take_lanes()

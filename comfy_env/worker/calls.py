@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 from .interrupts import CallInterrupted, Interrupts
@@ -15,8 +16,10 @@ from .wire.kinds import Kind
 class Calls:
     """The calls of one worker, one at a time. ``node`` tells which node of a prompt runs, None for a plain function."""
 
-    def __init__(self, interrupts: Interrupts) -> None:
+    def __init__(self, interrupts: Interrupts, roots: Sequence[str] = ()) -> None:
         self.interrupts = interrupts
+        self._roots = roots
+        self._own = {__name__.partition(".")[0]}
         self.request: Optional[int] = None
         self.node: Optional[dict[str, Any]] = None
 
@@ -36,7 +39,7 @@ class Calls:
 
     def _apply(self, message: dict[str, Any]) -> Any:
         target = message["target"]
-        function = find(target) if isinstance(target, str) else target
+        function = self._named(target) if isinstance(target, str) else target
         args, kwargs = message.pop("args", ()), message.pop("kwargs", {})
         interrupts = self.interrupts
         interrupts.arm()
@@ -45,14 +48,35 @@ class Calls:
         finally:
             interrupts.disarm()
 
+    def _named(self, target: str) -> Callable[..., Any]:
+        function = find(target)
+        top = target.partition(":")[0].partition(".")[0]
+        if top not in self._own:
+            _check_home(top, self._roots)
+            self._own.add(top)
+        return function
+
 
 def find(target: str) -> Callable[..., Any]:
-    """Return what "module:qualified.name" names, importing the module if need be."""
+    """Return what "module:qualified.name" names, importing the module if need be.
+
+    The import system is asked each time: a module that another thread is still importing is not whole yet.
+    """
     module_name, _, qualname = target.partition(":")
-    module = sys.modules.get(module_name)
-    if module is None:
-        module = importlib.import_module(module_name)
-    found: Any = module
+    found: Any = importlib.import_module(module_name)
     for part in qualname.split("."):
         found = getattr(found, part)
     return found
+
+
+def _check_home(top: str, roots: Sequence[str]) -> None:
+    """Raise ImportError if a module of the environment's own has the name of another one that this process runs already."""
+    loaded = getattr(sys.modules.get(top), "__file__", None)
+    own = [path for root in roots for path in (os.path.join(root, top, "__init__.py"), os.path.join(root, top + ".py")) if os.path.isfile(path)]
+    if own and not any(_same(loaded, path) for path in own):
+        raise ImportError(f"module {top!r} of this environment ({own[0]}) cannot be used: this process already runs another one of that "
+                          f"name ({loaded or 'built in'}); rename it, or give the environment a process of its own (backend venv)")
+
+
+def _same(loaded: Optional[str], path: str) -> bool:
+    return loaded is not None and os.path.exists(loaded) and os.path.samefile(loaded, path)

@@ -58,7 +58,7 @@ def _arena(hello: dict[str, Any], lane: socket.socket, document: dict[str, Any])
 
 
 def _serve_joined(document: dict[str, Any], main: FrameStream, side: FrameStream, interrupts: Interrupts) -> int:
-    resident, keepers, calls = Resident(), Keepers(), Calls(interrupts)
+    resident, keepers, calls = Resident(), Keepers(), Calls(interrupts, document.get("import_roots", ()))
     folder, generation = document.get("cloudpickle_folder"), document["generation"]
     loop = Loop(Tools(main, Codec(GuestSide(resident, folder)), resident, keepers, generation), calls)
     side_lane = SideLane(side, Codec(GuestSide(resident, folder)), interrupts, generation)

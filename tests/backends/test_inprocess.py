@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -175,3 +176,28 @@ def test_the_exit_handle_is_readable_when_the_thread_has_ended_and_not_before(po
         assert time.monotonic() - began < 5
     finally:
         os.close(handle)
+
+
+def test_a_module_that_another_caller_is_still_importing_is_waited_for(pool, tmp_path):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.5)\n\ndef answer():\n    return 42\n")
+    plans = [EnvPlan(key=key, backend="in-process", import_roots=(str(tmp_path),)) for key in ("one", "two")]
+    try:
+        with ThreadPoolExecutor(2) as both:
+            assert list(both.map(lambda plan: pool.call(plan, "slow_to_import:answer"), plans)) == [42, 42]
+    finally:
+        sys.modules.pop("slow_to_import", None)
+
+
+def test_a_module_whose_name_another_environment_took_is_refused_by_name(pool, tmp_path):
+    plans = []
+    for key in ("one", "two"):
+        (tmp_path / key).mkdir()
+        (tmp_path / key / "same_name.py").write_text(f"def who():\n    return {key!r}\n")
+        plans.append(EnvPlan(key=key, backend="in-process", import_roots=(str(tmp_path / key),)))
+    try:
+        assert pool.call(plans[0], "same_name:who") == "one"
+        with pytest.raises(errors.NodeRaised, match="'same_name' of this environment .* already runs another one .*backend venv"):
+            pool.call(plans[1], "same_name:who")
+        assert pool.call(plans[0], "same_name:who") == "one"
+    finally:
+        sys.modules.pop("same_name", None)

@@ -89,6 +89,17 @@ def test_closing_the_endpoint_ends_a_join_that_waits():
         assert isinstance(result[0], TransportRefused)
 
 
+def test_closing_the_endpoint_ends_a_join_wherever_it_is():
+    """A descriptor that another thread closed meanwhile is a ValueError to whoever asks the system about it."""
+    for moment in range(40):
+        with started(argv=[sys.executable, "-c", "import time; time.sleep(60)"]) as worker:
+            thread, result = _join_in_thread(worker)
+            time.sleep(moment / 20_000)
+            worker.endpoint.close()
+            thread.join(5)
+            assert isinstance(result[0], TransportRefused), repr(result[0])
+
+
 @pytest.mark.parametrize("wrong", [{"auth_key": "00" * 32}, {"nonce": "another"}, {"generation": 2}])
 def test_a_worker_that_is_not_who_it_must_be_is_refused(wrong):
     with started(document=wrong) as worker:
