@@ -369,6 +369,10 @@ class RemoteRef:
         self.id = id
         self.type_name = type_name
 
+    def _comfy_cache_tensors(self) -> tuple[()]:
+        """ComfyUI's cache asks what memory of this process a value holds: none."""
+        return ()
+
     def __repr__(self) -> str:
         return f"<RemoteRef {self.type_name} of env {self.env}, generation {self.generation}, id {self.id}>"
 

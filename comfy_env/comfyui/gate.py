@@ -60,7 +60,7 @@ def refusals(prompt: Any, homes: Mapping[str, Isolated]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for id, node in prompt.items():
         kind = str(node.get("class_type")) if isinstance(node, dict) else ""
-        wrong = [error for name, link in _links(node) if (error := _wrong(prompt, owner, owner.get(kind), name, link)) is not None]
+        wrong = [error for name, link in _links(node) if (error := _wrong(prompt, owner, kind, name, link)) is not None]
         if wrong:
             found[id] = {"errors": wrong, "dependent_outputs": [], "class_type": kind}
     return found
@@ -72,23 +72,36 @@ def _links(node: Any) -> list[tuple[str, list[Any]]]:
     return [(name, value) for name, value in pairs if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)]
 
 
-def _wrong(
-    prompt: dict[str, Any], owner: dict[str, Isolated], consumer: Isolated | None, name: str, link: list[Any]
-) -> dict[str, Any] | None:
-    """Return the error of one link, None if what it carries can get there as far as is known."""
-    source = prompt.get(link[0])
+def _wrong(prompt: dict[str, Any], owner: dict[str, Isolated], taker: str, name: str, link: list[Any]) -> dict[str, Any] | None:
+    """Return the error of one link, None if what it carries can get there as far as is known.
+
+    A reference may pass through ComfyUI's own nodes that take anything, and come back to where it belongs.
+    """
+    consumer, source = owner.get(taker), prompt.get(link[0])
     kind = source.get("class_type") if isinstance(source, dict) else None
     producer = owner.get(str(kind))
     if producer is consumer:
         return None
     carried = _type_of(str(kind), link[1])
     known = OBJECT_TYPES if producer is None else OBJECT_TYPES | producer.reference_types
-    if carried not in known:
+    if carried not in known or (consumer is None and not _takes(taker, name, carried)):
         return None
     made, wanted = (f"the environment {env.plan.key}" if env else "ComfyUI's own process" for env in (producer, consumer))
     details = f"{name}: a {carried} of {kind} (node {link[0]}) lives in {made} and cannot go to {wanted}"
     return {"type": "isolated_link", "message": "A value cannot leave the process that makes it", "details": details,
             "extra_info": {"input_name": name, "linked_node": link, "received_type": carried}}
+
+
+def _takes(kind: str, name: str, carried: str) -> bool:
+    """Tell whether a class of ComfyUI's own asks for the very type on an input."""
+    cls = getattr(core.loaded("nodes"), "NODE_CLASS_MAPPINGS", {}).get(kind)
+    try:
+        groups = cls.INPUT_TYPES() if cls is not None else {}
+    except Exception as error:  # a class's own code: core will say what is wrong with it
+        log.debug("%s cannot say what it takes: %s", kind, error)
+        return False
+    declared = [groups[group][name] for group in ("required", "optional") if name in groups.get(group, {})]
+    return bool(declared) and isinstance(declared[0][0], str) and str.__str__(declared[0][0]) == carried
 
 
 def _type_of(kind: str, slot: Any) -> str:

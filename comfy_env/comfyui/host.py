@@ -15,6 +15,7 @@ from comfy_env.comfyui.isolated import Isolated
 from comfy_env.comfyui.memory import DeviceMemory, Memory
 from comfy_env.comfyui.paths import HostState
 from comfy_env.comfyui.prompts import Epoch, InterruptWatch, RunningPrompt
+from comfy_env.envs.paths import bytecode_folder
 from comfy_env.errors import ComfyEnvError
 from comfy_env.hooks import hookimpl
 from comfy_env.packs.snapshot import Snapshot
@@ -33,7 +34,7 @@ class Host:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.read()
         self.isolated: dict[str, Isolated] = {}
-        self.state = HostState()
+        self.state = HostState(bytecode_folder(self.settings))
         self.epoch = Epoch()
         self.interrupts = InterruptWatch(lambda env: self.pool.interrupt(env))
         self.memory = Memory(lambda: self.pool)

@@ -10,7 +10,7 @@ from comfy_env import __version__
 from comfy_env.comfyui import core
 from comfy_env.comfyui.home import ENTRY, Home
 from comfy_env.comfyui.paths import HostState
-from comfy_env.envs.paths import env_folder, snapshot_file
+from comfy_env.envs.paths import bytecode_folder, env_folder, snapshot_file
 from comfy_env.envs.stamps import read as read_stamp
 from comfy_env.errors import PlanError
 from comfy_env.packs import snapshot as data
@@ -32,8 +32,8 @@ def key_of(plan: EnvPlan, home: Home, settings: Settings) -> data.Key:
 class Outside(HostState):
     """The state for a snapshot that no ComfyUI asks for: its sources if they are known, and no card."""
 
-    def __init__(self, sources: Path | None) -> None:
-        super().__init__()
+    def __init__(self, sources: Path | None, pycache: Path) -> None:
+        super().__init__(pycache)
         self._sources = sources
 
     def document(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def home_of(plan: EnvPlan) -> Home:
 def take_outside(plan: EnvPlan, settings: Settings, sources: Path | None = None) -> data.Snapshot:
     """Take a plan's snapshot where no ComfyUI runs: from the command line, or after a build."""
     home = home_of(plan)
-    return take(plan, home, settings, Outside(sources or comfyui_above(Path(home.folder))))
+    return take(plan, home, settings, Outside(sources or comfyui_above(Path(home.folder)), bytecode_folder(settings)))
 
 
 def take(plan: EnvPlan, home: Home, settings: Settings, known: HostState) -> data.Snapshot:

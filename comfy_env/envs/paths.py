@@ -71,6 +71,6 @@ def snapshot_file(plan: EnvPlan, settings: Settings) -> Path:
     return office(settings) / f"{folder_name(plan.key)}.snapshot.json"
 
 
-def bytecode_folder(plan: EnvPlan, settings: Settings) -> Path:
+def bytecode_folder(settings: Settings) -> Path:
     """Return where workers write bytecode: never beside a pack's own sources."""
-    return office(settings) / "bytecode" / folder_name(plan.key)
+    return office(settings) / "bytecode"

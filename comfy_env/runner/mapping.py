@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from comfy_env.runner import tensors
+from comfy_env.packs import nodes
 from comfy_env.runner.catalog import NodeClass
 from comfy_env.runner.problems import NodeFailed
 
@@ -69,8 +69,8 @@ def _values(kind: NodeClass, given: Any) -> tuple[Any, ...]:
 def _add(kind: NodeClass, slot: int, value: Any, values: list[Any]) -> None:
     declared = kind.returns[slot]
     if slot >= len(kind.output_is_list) or not kind.output_is_list[slot]:
-        values.append(tensors.adopted(declared, value))
+        values.append(nodes.as_declared(declared, value))
     elif isinstance(value, (list, tuple)):
-        values.extend(tensors.adopted(declared, one) for one in value)
+        values.extend(nodes.as_declared(declared, one) for one in value)
     else:
         raise NodeFailed(f"its output {slot} is declared a list, but it returned {type(value).__name__}")

@@ -91,7 +91,7 @@ def test_what_is_not_done_by_us_is_listed_and_no_error():
 
 
 def test_the_codec_of_an_older_pack_is_taken_note_of():
-    program = "import runpy, sys\nrunpy.run_path(sys.argv[1])\nfrom comfy_env.comfyui import serializers\nprint(list(serializers.registered))"
+    program = "import runpy, sys; runpy.run_path(sys.argv[1]); from comfy_env.comfyui import serializers as s; print(list(s.registered))"
     done = python("-c", program, PACKS / "rooted" / "serialization.py")
     assert done.stdout.strip() == "['MESH']", done.stderr
 

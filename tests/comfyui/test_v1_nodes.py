@@ -240,6 +240,12 @@ def test_a_node_runs_in_another_process(host):
     assert int(pid) not in (os.getpid(), host.process.pid)
 
 
+def test_a_worker_writes_nothing_into_the_folder_of_packs(host, place):
+    host.run_ok(show(n1=("Twice", {"value": 1})))
+    assert [str(path) for path in (place / "custom_nodes").rglob("__pycache__")] == []
+    assert list((place / "envs").rglob("nodes.*.pyc"))
+
+
 def test_a_value_goes_from_node_to_node(host):
     prompt = show(["2", 0], n1=("Twice", {"value": 3}), n2=("Twice", {"value": ["1", 0]}))
     first = host.run_ok(prompt)
@@ -423,7 +429,7 @@ def test_an_interrupt_right_after_another_one_is_not_taken_for_it(host):
 @pytest.mark.parametrize("polls", [True, False])
 def test_an_interrupt_ends_a_node_whether_it_polls_or_not(host, polls):
     result = host.run(prompt=show(n1=("Steps", {"steps": 20, "seconds": 20.0 + polls, "polls": polls})), interrupt_after=0.5)
-    assert result["error"]["event"] == "execution_interrupted" and result["seconds"] < 5
+    assert result["error"]["event"] == "execution_interrupted" and result["seconds"] < 15
     assert host.texts(show(n1=("Twice", {"value": 8})))["show0"] == ["16"]
 
 

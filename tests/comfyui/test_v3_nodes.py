@@ -274,14 +274,14 @@ def test_an_error_of_a_coroutine_keeps_its_class(host):
 def test_a_coroutine_is_cancelled_when_its_prompt_fails(host, eventually):
     prompt = show(["1", 0], ["2", 0], n1=("Cancelled", {"seconds": 30.0, "tag": "g"}), n2=("Fails", {"seconds": 0.3, "tag": "g"}))
     result = host.run(prompt=prompt)
-    assert not result["ok"] and result["seconds"] < 5
+    assert not result["ok"] and result["seconds"] < 15
     ask = show(n1=("WasCancelled", {"seconds": 0.0, "tag": ""}))
     assert eventually(lambda: "g" in host.texts(ask)["show0"][0], seconds=10)
 
 
 def test_an_interrupt_ends_a_coroutine(host):
     result = host.run(prompt=show(n1=("Sleep", {"seconds": 30.0, "tag": "h"})), interrupt_after=0.5)
-    assert result["error"]["event"] == "execution_interrupted" and result["seconds"] < 5
+    assert result["error"]["event"] == "execution_interrupted" and result["seconds"] < 15
     assert host.run_ok(show(n1=("Busy", {"seconds": 0.0, "tag": "i"})))["ok"]
 
 
