@@ -45,6 +45,8 @@ class Settings:
     idle_release: float = _setting(60.0, "COMFY_ENV_IDLE_RELEASE_SECONDS", "s", "idle time before a worker is asked to release; 0: never")
     idle_reap: float = _setting(1800.0, "COMFY_ENV_IDLE_REAP_SECONDS", "s", "idle time before a worker is ended; 0: never", high=1e9)
     tick: float = _setting(10.0, "COMFY_ENV_TICK_SECONDS", "s", "period of the idle sweep", low=0.01)
+    max_calls: int = _setting(0, "COMFY_ENV_MAX_CALLS", "calls", "calls after which an idle worker is replaced; 0: never", high=1e9)
+    max_rss: float = _setting(0.0, "COMFY_ENV_MAX_RSS_MIB", "MiB", "memory above which an idle worker is replaced; 0: never", high=1e9)
     source_poll: float = _setting(0.0, "COMFY_ENV_SOURCE_POLL_SECONDS", "s", "how often a pack's sources are looked at; 0: never")
     crash_window: float = _setting(60.0, "COMFY_ENV_CRASH_WINDOW_SECONDS", "s", "window in which deaths are counted")
     crash_limit: int = _setting(3, "COMFY_ENV_CRASH_LIMIT", "deaths", "deaths in the window that park an environment", low=1, high=1000)

@@ -73,6 +73,7 @@ class Place:
         self.folder = folder
         self.root = folder / "my-pack"
         self.root.mkdir()
+        self.ended: errors.ComfyEnvError | None = None
         (self.root / "my_pack.py").write_text(PACK)
 
     def settings(self, **more: Any) -> Settings:
@@ -106,7 +107,9 @@ class Place:
 
         thread = threading.Thread(target=call)
         thread.start()
-        _until(lambda: any(record.state == "busy" for record in pool.records()))
+        _until(lambda: any(record.state == "busy" for record in pool.records()) or not thread.is_alive())
+        if not thread.is_alive():
+            raise self.ended
         try:
             yield
         finally:
@@ -414,12 +417,11 @@ def _steady(text: str, folder: str) -> str:
 
 
 def _is_noise(line: str) -> bool:
-    """Tell whether a line is of a stack and not of the pack's own code, or of a part of the story whose length varies."""
-    if re.match(r'  +(File "|Thread |Current thread|\^|~)', line) and "my_pack.py" not in line:
-        return True
-    return "sign of life: " in line or "  tree gone (" in line or re.fullmatch(r"  ", line) is not None or re.match(r"    +(?!raise)\w.*[()]$", line) is not None
+    """Tell whether a line is of a stack and not of the pack's own code, or of the story and comes sooner or later."""
+    return NOISE.match(line) is not None and "my_pack.py" not in line
 
 
+NOISE = re.compile(r'  +(File "|Thread |Current thread|\^|~)| +$|.*  sign of life: |.*  tree gone \(')
 STEADY = [(re.compile(pattern), word) for pattern, word in (
     (r"\bpid \d+", "pid N"), (r"\bticket \d+", "ticket N"), (r"\bprocess \d+", "process N"), (r"\d+\.\d{3} s ago", "… s ago"),
     (r"\d+\.\d{3} s\)", "… s)"),

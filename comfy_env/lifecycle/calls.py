@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from comfy_env.lifecycle import crashes, lane
-from comfy_env.lifecycle.deaths import Kind, Outcome
+from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.effects import Effect, Ping, SendInterrupt, Settle
 from comfy_env.lifecycle.endings import CLOSED, begin, wedged
 from comfy_env.lifecycle.events import Accepted, CallAlive, CallEnded, CallWanted, CallWithdrawn, InterruptWanted, Ticket
@@ -86,7 +86,11 @@ def ended(env: Env, event: CallEnded, now: float) -> Step:
     was = env.row.activity
     if was.running != event.ticket:
         return env, ()
-    nxt, effects = lane.free(with_activity(env, State.READY, Activity(None, None, now, 0.0, None, was.calls)), now)
+    env = with_activity(env, State.READY, Activity(None, None, now, 0.0, None, was.calls))
+    most = env.limits.max_calls
+    if most and was.calls >= most and env.row.stale is None:
+        env = with_row(env, stale=Reason.WORN)
+    nxt, effects = lane.free(env, now)
     return nxt, (Settle(event.generation, event.ticket, event.outcome), *effects)
 
 

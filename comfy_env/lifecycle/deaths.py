@@ -30,6 +30,7 @@ class Reason(enum.Enum):
     REAPED = "it was idle and held nothing"
     STALE_SOURCE = "the pack's sources changed"
     STALE_ENV = "its environment changed"
+    WORN = "it served as many calls, or took as much memory, as its environment allows one worker"
     ASKED = "somebody asked for it"
     SHUTDOWN = "the pool was closed"
     UNWANTED = "nobody waited for it any more"

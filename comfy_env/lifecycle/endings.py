@@ -132,12 +132,21 @@ def say_goodbye(env: Env) -> Step:
     return with_parts(env, env.ledger, row), (Goodbye(row.generation, due),)
 
 
-def wedge(env: Env, note: str) -> Step:
-    """Keep the row of a worker that will not die: no other one is started beside it."""
-    row = changed(env.row, state=State.WEDGED, closing=None, due=None)
+def wedge(env: Env, note: str, now: float) -> Step:
+    """Keep the row of a worker that will not die: no other one is started beside it.
+
+    One that was seen to exit all the same is tried once more after another kill's time.
+    """
+    row = changed(env.row, state=State.WEDGED, closing=None, due=None if env.row.status is None else now + env.limits.kill)
     ledger, effects = settle_waiting(env.ledger, row.generation, wedged(row, env.killable))
     said = Note(row.generation, wedged(row, env.killable).message + (f": {note}" if note else ""), "error")
     return with_parts(env, ledger, row), (*effects, said)
+
+
+def kill_again(env: Env, now: float, reason: Reason) -> Step:
+    """Try once more to end a wedged worker; what was known of its exit is asked for anew."""
+    nxt = with_row(env, state=State.CLOSING, closing=Closing.TREE, status=None, due=now + BACK_STOP * env.limits.kill)
+    return nxt, (Kill(env.row.generation, reason, False),)
 
 
 def wedged(row: WorkerRecord, killable: bool) -> Outcome:

@@ -219,6 +219,11 @@ class StandInsChanged(News):
 
 
 @dataclass(frozen=True, slots=True)
+class Outgrown(News):
+    resident: int  # bytes of its process, more than its environment allows one worker
+
+
+@dataclass(frozen=True, slots=True)
 class HostHoldsChanged(News):
     tensors: int
     references: int

@@ -11,6 +11,7 @@ from comfy_env.lifecycle.events import (
     CardTight,
     EnvChanged,
     HostHoldsChanged,
+    Outgrown,
     PromptChanged,
     SourceChanged,
     StandInsChanged,
@@ -26,9 +27,7 @@ from comfy_env.lifecycle.record import Closing, Env, Step, with_ledger, with_par
 def stand_ins_changed(env: Env, event: StandInsChanged, now: float) -> Step:
     """Count the stand-ins; a stale worker that waited for the last one is replaced."""
     env = with_row(env, stand_ins=event.count)
-    if lane.is_free(env.row) and lane.replaceable(env.row, now):
-        return retire(env, now, env.row.stale or Reason.STALE_SOURCE)
-    return env, ()
+    return _replaced(env, now)
 
 
 def stand_ins_closing(env: Env, event: StandInsChanged, now: float) -> Step:
@@ -68,12 +67,24 @@ def source_changed(env: Env, event: SourceChanged, now: float) -> Step:
     """Have the worker replaced once the change has settled, at once if nobody uses it; sources with a fault change nothing."""
     if event.fault:
         note = Note(env.row.generation, f"the pack's sources changed but are not used: {event.fault}", "warning")
-        return with_row(env, stale=None, settling=None), (note,)
+        return (with_row(env, stale=None, settling=None) if env.row.stale is Reason.STALE_SOURCE else env), (note,)
     env, effects = _stale(env, Reason.STALE_SOURCE, now, event.settled)
-    if event.settled and lane.is_free(env.row) and lane.replaceable(env.row, now):
-        env, more = retire(env, now, Reason.STALE_SOURCE)
-        return env, (*effects, *more)
-    return env, effects
+    env, more = _replaced(env, now)
+    return env, (*effects, *more)
+
+
+def outgrown(env: Env, event: Outgrown, now: float) -> Step:
+    """Have a worker that takes more memory than its environment allows replaced as soon as nothing needs it."""
+    if env.row.stale is not None:
+        return env, ()
+    return _replaced(with_row(env, stale=Reason.WORN), now)
+
+
+def _replaced(env: Env, now: float) -> Step:
+    """Replace a stale worker at once if nobody uses it."""
+    if lane.is_free(env.row) and lane.replaceable(env, now):
+        return retire(env, now, env.row.stale or Reason.STALE_SOURCE)
+    return env, ()
 
 
 def env_changed(env: Env, event: EnvChanged, now: float) -> Step:
@@ -94,7 +105,7 @@ def _stale(env: Env, reason: Reason, now: float, settled: bool = False) -> Step:
     row = env.row
     settling = now if settled else now + max(env.limits.tick, 2 * env.limits.source_poll)
     note = (Note(row.generation, f"{reason.value}; it is replaced at its next idle moment"),) if row.stale is None else ()
-    return with_row(env, stale=row.stale or reason, settling=settling), note
+    return with_row(env, stale=reason if row.stale in (None, Reason.WORN) else row.stale, settling=settling), note
 
 
 def zygote_up(env: Env, event: ZygoteUp, now: float) -> Step:

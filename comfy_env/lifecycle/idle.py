@@ -63,25 +63,21 @@ def sweep_due(env: Env) -> float | None:
 def reap_due(env: Env) -> float | None:
     """Return when the worker is reaped, None while anything in it or in the host speaks against it."""
     row, after = env.row, env.limits.idle_reap
-    needed = row.held or row.stand_ins or row.host_tensors or row.host_references or _in_running_prompt(env)
+    needed = row.held or row.stand_ins or row.host_tensors or row.host_references or lane.in_running_prompt(env)
     return None if needed or not after else row.activity.since + after
 
 
 def stale_due(env: Env) -> float | None:
     """Return when a stale worker is replaced, or says what it waits for."""
     row = env.row
-    if row.stale is None or (row.stand_ins and row.settling is None):
+    if row.stale is None or lane.is_needed(env) or (row.stand_ins and row.settling is None):
         return None
     return row.activity.since if row.settling is None else row.settling
 
 
-def _in_running_prompt(env: Env) -> bool:
-    return bool(env.ledger.prompt) and env.row.prompt == env.ledger.prompt
-
-
 def is_pressed(env: Env) -> bool:
     """Tell whether the worker holds memory on a tight card and its prompt is over."""
-    return env.row.device in env.ledger.tight and env.row.held > 0 and not _in_running_prompt(env)
+    return env.row.device in env.ledger.tight and env.row.held > 0 and not lane.in_running_prompt(env)
 
 
 def _waits(env: Env) -> Step:

@@ -15,7 +15,7 @@ def free(env: Env, now: float) -> Step:
     row = env.row
     if env.ledger.closed:
         return say_goodbye(env)
-    if replaceable(row, now):
+    if replaceable(env, now):
         return retire(env, now, row.stale or Reason.STALE_SOURCE)
     if row.wanted is not None:
         return release(env, row.wanted, now)
@@ -30,9 +30,21 @@ def is_free(row: WorkerRecord) -> bool:
     return row.state is State.READY and row.activity.offered is None
 
 
-def replaceable(row: WorkerRecord, now: float) -> bool:
-    """Tell whether a stale worker may be replaced: the change has settled and nothing in the host stands for its models."""
-    return row.stale is not None and not row.stand_ins and (row.settling is None or now >= row.settling)
+def replaceable(env: Env, now: float) -> bool:
+    """Tell whether a stale worker may be replaced: the change has settled and nothing needs this very worker."""
+    row = env.row
+    return row.stale is not None and not row.stand_ins and not is_needed(env) and (row.settling is None or now >= row.settling)
+
+
+def is_needed(env: Env) -> bool:
+    """Tell whether a stale worker stays for now: its prompt runs, or it is only worn and something of it is still used."""
+    row = env.row
+    return in_running_prompt(env) or (row.stale is Reason.WORN and bool(row.held or row.host_tensors or row.host_references))
+
+
+def in_running_prompt(env: Env) -> bool:
+    """Tell whether the worker served the prompt that runs now: later nodes of it may want what it made."""
+    return bool(env.ledger.prompt) and env.row.prompt == env.ledger.prompt
 
 
 def offer(env: Env, ticket: Ticket, silence: float | None) -> Step:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from comfy_env.lifecycle import idle
 from comfy_env.lifecycle.crashes import unparked
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
-from comfy_env.lifecycle.endings import CLOSED, condemn, execute, rest, retire, wedge
+from comfy_env.lifecycle.endings import CLOSED, condemn, execute, kill_again, rest, retire, wedge
 from comfy_env.lifecycle.events import Tick
 from comfy_env.lifecycle.record import Activity, Closing, Env, State, Step, with_parts
 from comfy_env.settings import Settings
@@ -65,7 +65,12 @@ def closing(env: Env, event: Tick, now: float) -> Step:
         return env, ()
     if row.closing is Closing.STACK:
         return execute(env, now)
-    return retire(env, now, Reason.SHUTDOWN) if row.closing is Closing.GOODBYE else wedge(env, "the kill did not answer")
+    return retire(env, now, Reason.SHUTDOWN) if row.closing is Closing.GOODBYE else wedge(env, "the kill did not answer", now)
+
+
+def wedged(env: Env, event: Tick, now: float) -> Step:
+    """Try once more to end a worker that was seen to exit although its kill failed."""
+    return kill_again(env, now, env.row.ending or Reason.ASKED) if _passed(env.row.due, now) else (env, ())
 
 
 def ready(env: Env, event: Tick, now: float) -> Step:

@@ -67,6 +67,7 @@ TABLE: Table = {
         S.RELEASING: limits.releasing,
         S.CLOSING: limits.closing,
         S.PARKED: limits.parked,
+        S.WEDGED: limits.wedged,
     },
     e.Unpark: {S.PARKED: host.unpark, S.CLOSING: host.unpark_closing},
     e.PromptChanged: _in(ANY, host.prompt_changed),
@@ -111,6 +112,7 @@ TABLE: Table = {
     e.WontDie: {S.CLOSING: news.wont_die},
     e.StandInsChanged: {**_in(SERVING, host.stand_ins_changed), S.CLOSING: host.stand_ins_closing},
     e.HostHoldsChanged: _in(SERVING, host.host_holds),
+    e.Outgrown: _in(SERVING, host.outgrown),
 }
 
 def step(env: Env, event: e.Event, now: float) -> Step:

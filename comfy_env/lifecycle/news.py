@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
-from comfy_env.lifecycle.effects import DropZygote, Effect, Kill, Note, SendInterrupt, Settle
-from comfy_env.lifecycle.endings import BACK_STOP, CLOSED, condemn, execute, rest, retire, say_goodbye, settle_waiting, wedge
+from comfy_env.lifecycle.effects import DropZygote, Effect, Note, SendInterrupt, Settle
+from comfy_env.lifecycle.endings import CLOSED, condemn, execute, kill_again, rest, retire, say_goodbye, settle_waiting, wedge
 from comfy_env.lifecycle.events import KillWanted, LaneLost, ProcessExited, ShutdownWanted, StackRead, TreeGone, WontDie
 from comfy_env.lifecycle.record import Closing, Env, State, Step, changed, with_activity, with_parts, with_row
 
@@ -41,9 +41,7 @@ def exited_closing(env: Env, event: Exit, now: float) -> Step:
 
 def exited_wedged(env: Env, event: ProcessExited, now: float) -> Step:
     """Go on with a wedged worker that ended after all: what it left behind is ended and its handles are given back."""
-    row, reason = env.row, env.row.ending or Reason.ASKED
-    nxt = with_row(env, state=State.CLOSING, closing=Closing.TREE, status=event.status, due=now + BACK_STOP * env.limits.kill)
-    return nxt, (Kill(row.generation, reason, False),)
+    return kill_again(env, now, env.row.ending or Reason.ASKED)
 
 
 def lane_lost(env: Env, event: LaneLost, now: float) -> Step:
@@ -69,7 +67,7 @@ def tree_gone_wedged(env: Env, event: TreeGone, now: float) -> Step:
 
 def wont_die(env: Env, event: WontDie, now: float) -> Step:
     """Keep the row of a worker that will not die."""
-    return wedge(env, event.note) if env.row.closing is Closing.TREE else (env, ())
+    return wedge(env, event.note, now) if env.row.closing is Closing.TREE else (env, ())
 
 
 def kill_idle(env: Env, event: KillWanted, now: float) -> Step:
@@ -91,8 +89,7 @@ def kill_closing(env: Env, event: KillWanted, now: float) -> Step:
 
 def kill_wedged(env: Env, event: KillWanted, now: float) -> Step:
     """Try once more to end what would not die."""
-    nxt = with_row(env, state=State.CLOSING, closing=Closing.TREE, due=now + BACK_STOP * env.limits.kill)
-    return nxt, (Kill(env.row.generation, event.reason, False),)
+    return kill_again(env, now, event.reason)
 
 
 def shutdown_resting(env: Env, event: ShutdownWanted, now: float) -> Step:

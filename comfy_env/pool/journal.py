@@ -23,6 +23,7 @@ from comfy_env.process import keepsakes
 
 if TYPE_CHECKING:
     from comfy_env.pool.house import House
+    from comfy_env.process.rundir import HostRun
 
 log = logging.getLogger(__name__)
 LEAST_PAUSE = 0.25
@@ -33,7 +34,7 @@ class Journal:
         self._house = house
         self._seats = seats
         self._lock = threading.Lock()
-        self._writing = threading.Lock()
+        self._pen = threading.Lock()   # held while something is written: the run folder is removed afterwards
         self._timer: threading.Timer | None = None
         self._told = False
         self._closed = False
@@ -56,9 +57,12 @@ class Journal:
 
     def write(self) -> None:
         """Write the journal now."""
-        host = self._house.opened
-        if host is None:
-            return
+        with self._pen:
+            host = self._house.opened
+            if host is not None and not self._closed:
+                self._write(host)
+
+    def _write(self, host: HostRun) -> None:
         page = {
             "pid": os.getpid(),
             "host_nonce": host.nonce,
@@ -75,6 +79,10 @@ class Journal:
         if timer is not None:
             timer.cancel()
             timer.join()
+        with self._pen:
+            self._leave_stories()
+
+    def _leave_stories(self) -> None:
         host = self._house.opened
         if host is None:
             return
@@ -83,8 +91,7 @@ class Journal:
 
     def _save(self, path: Path, page: dict[str, Any]) -> None:
         try:
-            with self._writing:
-                keepsakes.write_private(path, json.dumps(page))
+            keepsakes.write_private(path, json.dumps(page))
         except OSError as error:
             if not self._told:
                 log.warning("the journal %s cannot be written: %s", path, error)

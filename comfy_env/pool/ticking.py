@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from comfy_env.lifecycle import events
+from comfy_env.lifecycle.record import State
 from comfy_env.pool.seat import Seat
+from comfy_env.process import procs
 
 if TYPE_CHECKING:
     from comfy_env.pool.house import House
@@ -17,7 +19,7 @@ log = logging.getLogger(__name__)
 
 def tick(house: House, seat: Seat) -> None:
     """Tell what the ports say now, then let the machine judge."""
-    for what in (tell_prompt, _tell_card, _tell_holds):
+    for what in (tell_prompt, _tell_card, _tell_holds, _tell_size):
         tell(what, house, seat)
     seat.post(events.Tick())
 
@@ -50,3 +52,11 @@ def _tell_holds(house: House, seat: Seat) -> None:
     tensors, references = worker.session.tensors, worker.session.codec.references
     if (tensors, references) != (row.host_tensors, row.host_references):
         seat.post(events.HostHoldsChanged(worker.generation, tensors, references))
+
+
+def _tell_size(house: House, seat: Seat) -> None:
+    most, row = seat.env.limits.max_rss * 2**20, seat.env.row
+    if most and row.pid and row.stale is None and row.state is State.READY:
+        resident = procs.resident(row.pid)
+        if resident > most:
+            seat.post(events.Outgrown(row.generation, resident))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import weakref
@@ -13,6 +14,7 @@ from comfy_env.process import procs, shortage
 from comfy_env.process.exits import open_exit_handle
 from comfy_env.values import ExitStatus, Process
 
+log = logging.getLogger(__name__)
 LOST = "another part of this process collected it, or SIGCHLD is ignored"
 
 
@@ -121,6 +123,8 @@ class LocalProcess:
         except ChildProcessError:
             self._pinned = False
             self._status = self._status or ExitStatus(note=LOST)
+        except OSError as error:
+            log.debug("process %d cannot be looked at now: %s", self._pid, error)
         else:
             self._status = self._status or (_told(found) if found else None)
 

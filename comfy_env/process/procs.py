@@ -99,6 +99,14 @@ def ending(pid: int) -> bool:
     return len(fields) > 6 and bool(int(fields[6]) & _EXITING)
 
 
+def resident(pid: int) -> int:
+    """Return the bytes of memory a process occupies, 0 where it is gone or hidden from us."""
+    found = 0
+    with contextlib.suppress(*GONE, PermissionError, psutil.AccessDenied, psutil.ZombieProcess):
+        found = psutil.Process(pid).memory_info().rss
+    return found
+
+
 def command_line(pid: int) -> str:
     """Return a process's program line for people, '' where it is gone or not ours to read."""
     words: list[str] = []

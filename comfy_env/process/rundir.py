@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import secrets
@@ -26,6 +27,7 @@ from pathlib import Path
 from comfy_env.errors import ComfyEnvError
 from comfy_env.process import locks, records
 
+log = logging.getLogger(__name__)
 SOURCE = Path(__file__).resolve().parent.parent / "worker"
 HINT = "set COMFY_ENV_RUNTIME to a folder of yours on a local disk"
 _TRIES = 5
@@ -62,7 +64,7 @@ class WorkerRun:
 
     def close(self) -> None:
         """Remove the folder; idempotent."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove(self.folder)
 
 
 class HostRun:
@@ -119,7 +121,7 @@ class HostRun:
         """Remove everything of this host; idempotent. The lock goes last: without it the folder would be nobody's."""
         if self._guard < 0 or os.getpid() != self._pid:
             return
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove(self.folder)
         with contextlib.suppress(FileNotFoundError):
             self._lock.path.unlink()
         self._lock.release()
@@ -133,6 +135,16 @@ class HostRun:
             _folder(path.parent, parents=True)
             path.write_bytes(content)
             path.chmod(0o600)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of ours; tried again where the system refused for a moment."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(OSError):  # told below if it stays so
+            shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            return
+    log.warning("%s could not be removed", folder)
 
 
 def _folder(path: Path, parents: bool = False) -> None:

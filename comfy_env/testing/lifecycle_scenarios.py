@@ -90,6 +90,11 @@ SCENARIOS: tuple[Scenario, ...] = (
         extras=(ZYGOTE, _now(e.EnvChanged()), _now(e.ZygoteLost()), SHUTDOWN, KILL),
     ),
     Scenario("the sources change between calls", limits=CALM, extras=(CHANGE,)),
+    Scenario("the sources change in the middle of a prompt", generations=1, calls=1, limits=CALM, extras=(
+        CHANGE, _now(e.SourceChanged("line 3: no")), _now(e.PromptChanged("p")), _now(e.PromptChanged("")))),
+    Scenario("a worker has served enough calls", limits=replace(CALM, max_calls=1), time=False, calls=3, extras=(GROWTH, RELEASE)),
+    Scenario("a worker has grown too large", time=False, lanes_break=True, limits=PINGED, extras=(
+        _news(e.Outgrown, 9), _news(e.HostHoldsChanged, 1, 0), RELEASE)),
     Scenario("a change of the sources has settled", time=False, limits=CALM, extras=(_now(e.SourceChanged(settled=True)), STAND_IN)),
     Scenario(
         "the host tells much", generations=1, births_fail=True, time=False, limits=replace(PINGED, crash_limit=1),

@@ -230,5 +230,5 @@ def old_news(generation: int) -> tuple[e.Event, ...]:
         e.CallAlive(generation, 1), e.CallEnded(generation, 1, RETURNED), e.CallEnded(generation, 2, RETURNED), e.Ponged(generation),
         e.PingFailed(generation, "late"), e.HeldGrew(generation, 1), e.Receipt(generation, 0, 0), e.ReleaseFailed(generation, "late"),
         e.ProcessExited(generation, KILLED), e.LaneLost(generation), e.StackRead(generation, "late"), e.TreeGone(generation, KILLED),
-        e.WontDie(generation), e.StandInsChanged(generation, 1), e.HostHoldsChanged(generation, 1, 1),
+        e.WontDie(generation), e.StandInsChanged(generation, 1), e.HostHoldsChanged(generation, 1, 1), e.Outgrown(generation, 1),
     )

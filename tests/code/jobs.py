@@ -165,8 +165,16 @@ def nap():
 def report_then_hold_the_gil():
     from comfy_env.worker import callback
 
+    _then_hold_the_gil(lambda: callback.report_progress(1, 2))
+
+
+def hold_the_gil_whatever_comes(mark):
+    _then_hold_the_gil(lambda: open(mark, "w").close())
+
+
+def _then_hold_the_gil(first):
     hold = ctypes.PyDLL(None).usleep
-    steps = [lambda: callback.report_progress(1, 2), lambda: hold(600_000_000), lambda: hold(600_000_000)]
+    steps = [first, lambda: hold(600_000_000), lambda: hold(600_000_000)]
     while steps:
         try:
             steps.pop(0)()

@@ -168,7 +168,7 @@ class Pools(RuleBasedStateMachine):
         try:
             self.pool.release(PLAN)
         except errors.ComfyEnvError as refusal:
-            assert isinstance(refusal, (errors.LaneBusy, errors.LaneLost, errors.BackendError)), refusal
+            assert not isinstance(refusal, errors.CallFailed), refusal
 
     @rule()
     def somebody_kills(self):
@@ -348,6 +348,7 @@ TestPools = pytest.mark.deadline(400)(pytest.mark.slow(Pools.TestCase))
 PLANTED = ("the reaper holds no lease", "old news is heard", "a closed pool spawns", "stand-ins are dropped with their worker")
 
 
+@pytest.mark.slow
 @pytest.mark.shares("fd", "thread")  # a pool that breaks its word leaves things behind
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_fault_planted_under_a_real_pool_is_found(name, monkeypatch):

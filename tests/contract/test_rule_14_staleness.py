@@ -51,6 +51,24 @@ def test_sources_with_a_fault_replace_nothing_and_say_so(timed):
     assert any("nodes.py:3: invalid syntax" in line for line in timed.pool.story(timed.plan))
 
 
+def test_a_change_in_the_middle_of_a_prompt_waits_for_its_end(timed):
+    """Later nodes of the prompt may want objects that stayed in the worker."""
+    timed.prompt.id = "prompt-1"
+    timed.serve()
+    timed.pool.sources_changed(timed.plan)
+    assert timed.call("add", 1, 1) == 2 and timed.record.generation == 1
+    timed.prompt.id = "prompt-2"
+    assert timed.call("add", 1, 1) == 2 and timed.record.generation == 2
+
+
+def test_a_fault_in_the_sources_does_not_hide_that_the_environment_changed(timed):
+    timed.serve()
+    timed.seat.post(events.EnvChanged())
+    timed.seat.post(events.SourceChanged("nodes.py:3: invalid syntax"))
+    timed.advance(timed.pool.settings.tick + 1)
+    assert timed.call("add", 1, 1) == 2 and timed.record.generation == 2
+
+
 @over("scripted")
 def test_a_stale_worker_with_stand_ins_waits_for_them_and_says_so(timed, eventually):
     timed.serve()

@@ -10,7 +10,6 @@ import mmap
 import os
 import random
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -30,7 +29,7 @@ CODES = (errno.EMFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.ENOSPC, er
 CALLS: dict[str, tuple[Any, str]] = {
     f"{place.__name__.rpartition('.')[2]}.{name}": (place, name) for place, names in (
         (os, "pipe open write read rename mkdir chmod fchmod listdir pidfd_open set_blocking waitid killpg fstat memfd_create ftruncate"),
-        (fcntl, "fcntl"), (signal, "pidfd_send_signal"), (subprocess, "_fork_exec"), (select, "poll"), (mmap, "mmap"),
+        (fcntl, "fcntl"), (subprocess, "_fork_exec"), (select, "poll"), (mmap, "mmap"),
         (socket, "socketpair"), (socket.socket, "sendmsg recvmsg_into"),
     ) for name in names.split() if hasattr(place, name)
 }

@@ -335,3 +335,21 @@ def test_a_zygote_is_dropped_when_its_environment_changes_or_closes():
     assert life.post(e.ZygoteUp()).post(e.ZygoteLost()).post(e.EnvChanged()).effects == ()
     assert life.post(e.ZygoteUp()).post(e.ShutdownWanted()).effects == (f.DropZygote(0),)
     assert life.post(e.ZygoteUp()).effects == (f.DropZygote(0),)
+
+
+def test_a_worker_seen_to_exit_although_its_kill_failed_is_tried_once_more():
+    """The kill's answer and the exit may cross; without another try the environment would stay wedged for a dead worker."""
+    life = Life().born()
+    life.post(e.KillWanted(Reason.ASKED)).dies().news(e.WontDie, "still there")
+    assert life.state is State.WEDGED
+    life.tick_when_due()
+    assert life.one(f.Kill).generation == 1 and life.state is State.CLOSING
+    assert life.gone().state is State.COLD
+
+
+def test_a_worker_that_survives_both_tries_stays_wedged_and_is_left_alone():
+    life = Life().born()
+    life.post(e.KillWanted(Reason.ASKED)).dies().news(e.WontDie).tick_when_due()
+    life.news(e.WontDie, "in the kernel")
+    assert life.state is State.WEDGED and life.due is None
+    assert life.tick(3600).effects == ()

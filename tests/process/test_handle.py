@@ -103,3 +103,13 @@ def test_a_forgotten_handle_closes_its_descriptors(eventually):
     process.reap()
     del process
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_look_that_the_system_refuses_for_a_moment_is_no_exit(start, eventually, monkeypatch):
+    process = start("raise SystemExit(7)")
+    eventually(process.exit_status)
+    other = start("import time; time.sleep(60)")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "waitid", lambda *args: (_ for _ in ()).throw(OSError(12, "Cannot allocate memory")))
+        assert other.exit_status() is None and process.exit_status().code == 7
+    assert other.pinned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -198,3 +199,19 @@ def test_a_record_of_a_later_schema_is_told_apart_from_a_damaged_one(tmp_path):
     path.write_bytes(b'{"schema": 2, "anything": "else"}\n')
     with pytest.raises(records.LaterSchema):
         records.read(path)
+
+
+def test_a_run_folder_goes_although_the_system_refuses_once(host, monkeypatch):
+    run = host.new_worker("a", 1)
+    (run.folder / "inner").mkdir()
+    refused, real = [], shutil.rmtree
+
+    def once(path, **more):
+        if not refused:
+            refused.append(path)
+            raise OSError(24, "Too many open files")
+        real(path, **more)
+
+    monkeypatch.setattr(rundir.shutil, "rmtree", once)
+    run.close()
+    assert refused == [run.folder] and not run.folder.exists()
