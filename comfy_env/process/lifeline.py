@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 
 from comfy_env.process import procs
 from comfy_env.process.exits import open_exit_handle
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _F_SETSIG = getattr(fcntl, "F_SETSIG", 10)
 _ENDS: dict[int, tuple[int, int]] = {}   # write end -> (device, inode) of its pipe
+_KEEPING = threading.Lock()              # workers are born beside each other, and a child is not forked in between
 
 
 def arm(fd: int, pgid: int) -> None:
@@ -51,12 +53,13 @@ def works() -> bool:
 
 def keep_from_forks(write_end: int) -> None:
     """See to it that a forked child of this process does not keep a lifeline open."""
-    for fd, identity in list(_ENDS.items()):
-        if _identity(fd) != identity:
-            del _ENDS[fd]
-    found = _identity(write_end)
-    if found is not None:
-        _ENDS[write_end] = found
+    with _KEEPING:
+        for fd, identity in list(_ENDS.items()):
+            if _identity(fd) != identity:
+                del _ENDS[fd]
+        found = _identity(write_end)
+        if found is not None:
+            _ENDS[write_end] = found
 
 
 def _in_child() -> None:
@@ -64,9 +67,10 @@ def _in_child() -> None:
         if _identity(fd) == identity:  # its number may belong to something else by now
             os.close(fd)
     _ENDS.clear()
+    _KEEPING.release()
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_KEEPING.acquire, after_in_parent=_KEEPING.release, after_in_child=_in_child)
 
 
 def _identity(fd: int) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,28 @@ def test_a_closed_write_end_whose_number_was_reused_is_not_closed_in_a_child():
     for fd in {read, write, reused}:
         os.close(fd)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_workers_born_at_once_do_not_trip_over_each_others_closed_write_ends(monkeypatch):
+    """Each birth forgets the ends that were closed meanwhile; two of them met at the same one, and a spawn failed with a KeyError."""
+    real = lifeline._identity
+
+    def slow(fd: int) -> tuple[int, int] | None:
+        found = real(fd)
+        if found is None:
+            time.sleep(0.001)   # long enough for another birth to see the same closed end
+        return found
+
+    def born(count: int) -> None:
+        for _ in range(count):
+            read, write = os.pipe()
+            lifeline.keep_from_forks(write)
+            os.close(read)
+            os.close(write)
+
+    monkeypatch.setattr(lifeline, "_identity", slow)
+    with ThreadPoolExecutor(6) as births:
+        list(births.map(born, [30] * 6))
 
 
 @pytest.mark.parametrize("group", [0, 1, -1])
