@@ -6,11 +6,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PLUGIN_FOLDERS = $(dir $(wildcard plugins/*/setup.cfg))
 TESTS ?= tests $(if $(PLUGINS),$(wildcard plugins/*/tests))
 # What the README calls in progress has tests of its own that are not part of the promise yet: ALL=1 runs them too.
-IN_PROGRESS = tests/orchestrator tests/comfyui tests/faults tests/arena
+IN_PROGRESS = tests/comfyui tests/faults tests/arena
 
 # What `make check` leaves to `make test`: folders whose tests build environments or start workers by the dozen.
-THOROUGH := backends contract envs examples faults real testing
-FAST = $(filter-out $(THOROUGH:%=tests/%/),$(sort $(dir $(wildcard tests/*/__init__.py)))) tests/test_public_api.py
+THOROUGH := backends contract envs examples faults orchestrator real testing
+# Of the orchestrator, what starts no service.
+PURE := gate listener proto sessions state store
+FAST = $(filter-out $(THOROUGH:%=tests/%/),$(sort $(dir $(wildcard tests/*/__init__.py)))) tests/test_public_api.py \
+	$(PURE:%=tests/orchestrator/test_%.py)
 
 .DELETE_ON_ERROR:
 .PHONY: demo test check bench soak reliability docs clean
@@ -27,8 +30,10 @@ check: $(VENV)/made $(VENV)/made-check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "not slow and not real" $(FAST) $(ARGS)
 
-bench: $(VENV)/made
-	$(BIN)/python -m benchmarks
+# ARGS="--only comfy_env --rows noop": a quick look; without, everyone and everything, and the page of it.
+bench: $(VENV)/made $(VENV)/made-bench
+	$(BIN)/python -m benchmarks $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m benchmarks.page)
 
 # MINUTES=10 SEED=7: longer, other faults.
 soak: $(VENV)/made
@@ -50,11 +55,15 @@ $(VENV)/made: setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("comfy-env needs Python 3.10 or newer, $(PYTHON) is " + sys.version.split()[0] if sys.version_info < (3, 10) else 0)'
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[cli,uv,test]'
+	$(PIP) -e '.[cli,uv,orchestrator,test]'
 	@touch $@
 
 $(VENV)/made-torch: $(VENV)/made
 	$(PIP) -e '.[test-torch]'
+	@touch $@
+
+$(VENV)/made-bench: $(VENV)/made
+	$(PIP) -e '.[bench]'
 	@touch $@
 
 $(VENV)/made-check: $(VENV)/made

@@ -31,18 +31,25 @@ FRONT = Path(front.__file__).read_text(encoding="utf-8")
 
 ANSWER = 30.0
 FAILURE = 1
+INTERRUPTED = 130
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m comfy_env.orchestrator", description="A local service that keeps itself current.")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="serve until told to stop")
-    serve.add_argument("--port", type=int, help="the port to listen on (default: COMFY_ENV_ORCH_PORT)")
+    serve.add_argument("--port", type=_port, help="the port to listen on (default: COMFY_ENV_ORCH_PORT)")
     serve.add_argument("--state", type=Path, metavar="FOLDER", help="the instance's state folder (default: COMFY_ENV_ORCH_STATE_DIR)")
     serve.add_argument("--agents", action="append", default=[], metavar="MODULE:OBJECT", help="a plugin beside those installed; repeatable")
     serve.add_argument("--verbose", action="store_true", help="log more")
     commands.add_parser("selftest", help="see whether the code on disk can serve; writes one JSON document")
     return parser
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 65_536):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: 0 takes a free one, else 1 to 65535")
+    return int(text)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -61,6 +68,8 @@ def serve(options: argparse.Namespace, boot: devwatch.Snapshot) -> int:
         return _start(options, boot, environ, heir)
     except Exception as error:  # said to the predecessor, or to people, and ended by its kind
         return _refused(error, heir)
+    except KeyboardInterrupt:  # before it served: from then on a signal is an ordinary end
+        return INTERRUPTED
 
 
 def _log(options: argparse.Namespace, heir: Heir | None) -> None:
@@ -127,7 +136,7 @@ def _life(environ: Mapping[str, str], settings: OrchestratorSettings, heir: Heir
     name = ""
     with contextlib.suppress(OSError):  # a system without /proc, or a parent that is gone
         name = Path(f"/proc/{parent}/comm").read_text(errors="replace").strip()
-    return supervise.judge(supervise.Facts(os.getpid(), parent, name, environ, bool(settings.supervised), heir is not None))
+    return supervise.judge(supervise.Facts(os.getpid(), parent, name, environ, settings.told_supervised, heir is not None))
 
 
 def become_front(lineage: int, pid: int) -> int:

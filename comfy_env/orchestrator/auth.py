@@ -11,34 +11,61 @@ import hashlib
 import hmac
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterable
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from comfy_env.orchestrator import instance
+
 TOKEN_FILE = "token"
+SHORTEST_TOKEN = 20
 COOKIE = "comfy_env_device"
 CODE_SECONDS = 120.0
 MOST_CODES = 16
 MOST_MISSES = 10
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::", "")
+_DEFAULTS = {"http": 80, "https": 443}
 
 
 def token(folder: Path) -> str:
-    """Return the instance's token, made at first use in a file that only this user can read."""
-    path = folder / TOKEN_FILE
-    with contextlib.suppress(FileExistsError):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "w", encoding="ascii") as file:
-            file.write(secrets.token_urlsafe(32))
-    return path.read_text(encoding="ascii").strip()
+    """Return the instance's token, made where there is none that only this user can know. For the owner of the folder."""
+    with instance.usable(folder):
+        known = known_token(folder) if _is_private(folder / TOKEN_FILE) else ""
+        return known if len(known) >= SHORTEST_TOKEN else _made(folder)
+
+
+def _is_private(path: Path) -> bool:
+    """Tell whether a file is one that only this user can have written and read."""
+    with contextlib.suppress(FileNotFoundError):
+        found = os.lstat(path)
+        return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return False
+
+
+def _made(folder: Path) -> str:
+    made, path = secrets.token_urlsafe(32), folder / f".{TOKEN_FILE}.{os.getpid()}"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+        file.write(made)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path, folder / TOKEN_FILE)   # whole or not at all: half a token would let strangers in
+    return made
+
+
+def known_token(folder: Path) -> str:
+    """Return the instance's token, '' where there is none yet."""
+    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # never made, or not by us
+        return (folder / TOKEN_FILE).read_text(encoding="ascii").strip()
+    return ""
 
 
 def digest(device: str) -> str:
     """Return what is kept of a device token."""
-    return hashlib.sha256(device.encode()).hexdigest()
+    return hashlib.sha256(_bytes(device)).hexdigest()
 
 
 class Codes:
@@ -85,6 +112,7 @@ class Guard:
         names = LOCAL if host in EVERYWHERE else (*LOCAL, f"[{host}]" if ":" in host else host)
         self._hosts = {name.lower() for name in names}
         self._port = port
+        self.cookie = f"{COOKIE}_{port}"   # cookies of one host are shared by its ports
 
     def stranger(self, host: str | None, origin: str | None) -> str:
         """Return why a request comes from elsewhere, '' if it does not."""
@@ -97,31 +125,37 @@ class Guard:
     def unknown(self, authorization: str | None, cookie: str | None) -> str:
         """Return why nobody vouches for a request, '' if somebody does."""
         scheme, _, given = (authorization or "").partition(" ")
-        if scheme.lower() == "bearer" and same(given.strip(), self._token):
+        if scheme.lower() == "bearer" and self._token and same(given.strip(), self._token):
             return ""
-        device = digest(cookie_value(cookie)) if cookie_value(cookie) else ""
+        given = cookie_value(cookie, self.cookie)
+        device = digest(given) if given else ""
         if device and any(same(device, known) for known in self.devices):
             return ""
-        return "a token is needed: `comfy-env open` gives one to this browser"
+        return "a token is needed: the one in the file `token` of the service's state folder"
 
     def _is_ours(self, url: str) -> bool:
         try:
             parts = urlsplit(url)
-            port, name = parts.port, parts.hostname
+            port, name = parts.port or _DEFAULTS.get(parts.scheme, 80), parts.hostname
         except ValueError:  # a port that is no number, a bracket that does not close
             return False
         shown = f"[{name}]" if name and ":" in name else (name or "")
         return shown.lower() in self._hosts and port == self._port and not parts.username
 
 
-def cookie_value(cookie: str | None) -> str:
-    """Return our own cookie of a Cookie header, '' where it is missing."""
+def cookie_value(cookie: str | None, name: str) -> str:
+    """Return one cookie of a Cookie header, '' where it is missing."""
     jar = SimpleCookie()
     with contextlib.suppress(CookieError):  # other cookies of this host that do not parse
         jar.load(cookie or "")
-    return jar[COOKIE].value if COOKIE in jar else ""
+    return jar[name].value if name in jar else ""
 
 
 def same(one: str, other: str) -> bool:
     """Compare two secrets in a time that says nothing about where they differ."""
-    return hmac.compare_digest(one.encode(), other.encode())
+    return hmac.compare_digest(_bytes(one), _bytes(other))
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes of what a stranger sent: a header or a JSON string may hold what is no text."""
+    return text.encode("utf-8", "surrogatepass")

@@ -63,7 +63,9 @@ class Client:
             raise NotServed(f"no service runs over {self.folder}", hint="comfy-env serve")
         parts = urlsplit(owner.url)
         connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port or 80, timeout=ANSWER)
-        headers = {"Authorization": f"Bearer {auth.token(self.folder)}", "Content-Type": "application/json"}
+        with instance.usable(self.folder):
+            token = auth.known_token(self.folder)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()

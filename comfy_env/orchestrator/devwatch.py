@@ -86,10 +86,10 @@ def _sources(package: Path) -> Iterator[tuple[str, tuple[int, int]]]:
     for folder, folders, names in os.walk(package):
         folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
         for name in sorted(names):
-            if name.endswith(SUFFIXES):
+            if name.endswith(SUFFIXES) and not name.startswith("."):   # an editor's own, which nothing imports
                 path = os.path.join(folder, name)
                 found = (0, 0)
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):  # it vanished, or leads nowhere: reading it will say so
                     status = os.stat(path)
                     found = (status.st_size, status.st_mtime_ns)
                 yield os.path.relpath(path, package), found
@@ -116,4 +116,6 @@ def problem(paths: Iterable[str], package: Path = PACKAGE) -> str:
             return f"{type(error).__name__}: {error}"
         except FileNotFoundError as error:
             return f"{path} vanished: {error.strerror}"
+        except OSError as error:
+            return f"{path} cannot be read: {error.strerror}"
     return ""

@@ -64,7 +64,8 @@ class Front:
 
     def pass_on(self, signum: int, frame: object) -> None:
         try:
-            os.kill(self.pid, signum)
+            if self.pid not in self.seen:   # its number may be somebody else's by now
+                os.kill(self.pid, signum)
         except ProcessLookupError:
             self.told = 128 + signum if self.told is None else self.told
 

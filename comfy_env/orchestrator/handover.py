@@ -170,9 +170,10 @@ class Replacement:
 async def selftest(environ: Mapping[str, str], seconds: float, program: Sequence[str] = ("-m", "comfy_env.orchestrator")) -> dict[str, Any]:
     """Test the code on disk in a new interpreter that writes no byte code; return its document."""
     without = {name: value for name, value in environ.items() if name not in (pipe.HANDOVER, pipe.GENERATION)}
+    safe = ("-P",) if getattr(sys.flags, "safe_path", False) else ()   # since Python 3.11
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-B", *program, "selftest", env=without, stdin=subprocess.DEVNULL,
+            sys.executable, "-B", *safe, *program, "selftest", env=without, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )
     except OSError as error:

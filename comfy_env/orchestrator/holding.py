@@ -6,12 +6,14 @@ import asyncio
 import logging
 import os
 import socket
+import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from comfy_env.orchestrator import logs, messages, opening, proto
 from comfy_env.orchestrator.instance import Owner
 from comfy_env.orchestrator.listener import Acceptor
+from comfy_env.orchestrator.problems import StoreRefused
 from comfy_env.orchestrator.render import Monitor
 from comfy_env.orchestrator.renders import Render
 from comfy_env.orchestrator.server import Server
@@ -50,6 +52,7 @@ class Holding:
         self.generation = situation.generation or 0
         self.since: float | None = None
         self._devices: set[str] = set()
+        self._told = True
         self.remarks: tuple[str, ...] = ()
 
     def _new_monitor(self) -> Monitor | None:
@@ -59,24 +62,45 @@ class Holding:
         return Monitor(url, self.sessions.commit, self._on_render, client=f"comfy-env-{os.getpid()}", now=self.now)
 
     async def take(self, desk: Desk, *, looked: bool) -> None:
-        """Take the store and begin to serve. `looked`: it was checked a moment ago. Raises StoreRefused and sqlite3.Error."""
+        """Take the store and begin to serve. `looked`: it was checked a moment ago. Raises StoreRefused."""
         self.store = await asyncio.to_thread(self._opened, looked)
+        try:
+            await self._begin(desk)
+        except BaseException:
+            await self.give_up()
+            raise
+
+    async def _begin(self, desk: Desk) -> None:
+        assert self.store is not None
         await self.sessions.start(self.store)
         if self.monitor is not None:
             await self.monitor.start()
         if self.server is None or self.server.draining:
             self.server = Server(desk)
             await self.server.start()
-        self._situation.instance.tell(Owner(os.getpid(), self.generation, self._situation.url, self._situation.version))
+        self.server.resume()
+        self._told = self._tell_owner()
         desk.guard.devices |= self._devices
         self.since = self.now()
         self.acceptor.start()
+
+    def _tell_owner(self) -> bool:
+        """Write down who serves; where that cannot be done now, what stands there still leads to the same address."""
+        try:
+            self._situation.instance.tell(Owner(os.getpid(), self.generation, self._situation.url, self._situation.version))
+        except OSError as problem:
+            log.warning("it cannot be written down who serves: %s", problem)
+            return False
+        return True
 
     def _opened(self, looked: bool) -> Store:
         folder = self._situation.instance.folder
         db, self.remarks = (opening.open_known(folder), ()) if looked else opening.open_checked(folder)
         given = self.generation or None
-        return Store.open(db, generation=given, pid=os.getpid(), first=self._first, committed=self._committed)
+        try:
+            return Store.open(db, generation=given, pid=os.getpid(), first=self._first, committed=self._committed)
+        except sqlite3.Error as error:
+            raise StoreRefused(f"the store in {folder} cannot be written: {error}", hint=opening.DISK) from error
 
     def _first(self, t: Transaction) -> None:
         """What is done in the transaction that takes the store."""
@@ -95,6 +119,8 @@ class Holding:
         store, self.store = self.store, None
         if store is not None:
             await asyncio.to_thread(store.close)
+        if self.server is not None:
+            self.server.pause()   # all of ours was shown: what comes next may be another process's
         self.since = None
 
     async def drain(self, seconds: float) -> None:
@@ -128,11 +154,13 @@ class Holding:
         while True:
             await asyncio.sleep(min(1.0, settings.unknown_hold / 4 + 0.05))
             if self.store is not None:
+                self._told = self._told or self._tell_owner()
                 await self._keep_house(settings)
 
     async def _keep_house(self, settings: Any) -> None:
-        if self.monitor is not None:
-            await self.sessions.hold(self.monitor.render.holding(self.now(), settings.unknown_hold))
+        render = "" if self.monitor is None else self.monitor.render.holding(self.now(), settings.unknown_hold)
+        if render is not None:
+            await self.sessions.hold(render)
 
     async def prune(self) -> None:
         settings = self._situation.settings

@@ -11,6 +11,8 @@ import fcntl
 import json
 import logging
 import os
+import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,6 +26,7 @@ log = logging.getLogger(__name__)
 APP = "comfy-env"
 LOCK = "service.lock"
 OWNER = "service.json"
+GLANCE = 0.1  # seconds: somebody who asks whether it is served (`is_served`) holds the lock for a moment
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,20 @@ def state_path(given: Path | None) -> Path:
 def state_folder(given: Path | None) -> Path:
     """Return the instance's state folder, made so that only this user can enter it."""
     folder = state_path(given)
-    try:
+    with usable(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
-    except OSError as error:
-        hint = "name a folder of yours in COMFY_ENV_ORCH_STATE_DIR"
-        raise ComfyEnvError(f"the state folder {folder} cannot be used: {error.strerror}", hint=hint) from error
     return folder
+
+
+@contextlib.contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Say of what the system refuses that the folder cannot be used, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        what = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        raise ComfyEnvError(f"the state folder {folder} cannot be used: {what}", hint="name a folder of yours with --state") from error
 
 
 class Instance:
@@ -62,16 +72,19 @@ class Instance:
 
     @classmethod
     def take(cls, folder: Path) -> Instance:
-        """Return the lock; raises Owned, naming the owner, at once where another process has it."""
-        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            raise _owned(folder) from None
-        return cls(folder, fd)
+        """Return the lock; raises Owned, naming the owner, in a moment where another process has it."""
+        with usable(folder):
+            fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        until = time.monotonic() + GLANCE
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return cls(folder, fd)
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() > until:
+                    os.close(fd)
+                    raise _owned(folder) from error
+            time.sleep(GLANCE / 5)
 
     @classmethod
     def inherit(cls, folder: Path, fd: int) -> Instance:
@@ -105,12 +118,12 @@ def known_owner(folder: Path) -> Owner | None:
 
 def is_served(folder: Path) -> bool:
     """Return whether a process holds the folder's lock now."""
-    try:
+    with usable(folder):
+        if not (folder / LOCK).exists():
+            return False
         fd = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)   # shared: others may look at the same time
     except OSError as error:
         log.debug("%s is held: %s", folder / LOCK, error)
         return True
@@ -122,4 +135,4 @@ def is_served(folder: Path) -> bool:
 def _owned(folder: Path) -> Owned:
     owner = known_owner(folder)
     who = f"process {owner.pid}, generation {owner.generation}, at {owner.url}" if owner else "another process, which is just starting"
-    return Owned(f"{folder} is served by {who}", hint="use `comfy-env open`, or name another folder in COMFY_ENV_ORCH_STATE_DIR")
+    return Owned(f"{folder} is served by {who}", hint="`comfy-env service status` asks it; --state FOLDER and --port make another one")

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from comfy_env.errors import ComfyEnvError
 from comfy_env.process.waits import readable
 
 log = logging.getLogger(__name__)
@@ -25,17 +26,18 @@ BACKLOG = 512
 REST = 0.1  # seconds after an accept that failed for want of descriptors or memory
 _AGAIN = 0.05
 FIRST_INHERITED = 3
+ELSEWHERE = "name a free port with --port or COMFY_ENV_ORCH_PORT (0 takes one), an address of this machine with COMFY_ENV_ORCH_HOST"
 
 
 def bind(host: str, port: int, seconds: float) -> socket.socket:
-    """Return a listener of our own, trying for a while where the port is taken; raises OSError."""
+    """Return a listener of our own, trying for a while where the port is taken; raises ComfyEnvError."""
     until = time.monotonic() + seconds
     while True:
         try:
             return _bound(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > until:
-                raise
+                raise ComfyEnvError(f"{host}:{port} cannot be listened on: {error.strerror}", hint=ELSEWHERE) from error
         time.sleep(_AGAIN)
 
 

@@ -17,6 +17,7 @@ from comfy_env.orchestrator.problems import Refused
 from comfy_env.orchestrator.store import Row, Transaction
 
 QUEUED, HELD, RUNNING, DONE, FAILED, UNDETERMINED = "queued", "held", "running", "done", "failed", "undetermined"
+ALWAYS_KEPT = 1000
 SERVICE = ""
 """The session of events that belong to none."""
 
@@ -117,8 +118,8 @@ def waiting(t: Transaction) -> list[Message]:
 
 
 def events(t: Transaction, session: str | None, after: int, limit: int = 1000) -> list[Row]:
-    """Return what was committed after an event, of one session or of all."""
-    where, given = ("session = ? AND ", (session,)) if session is not None else ("", ())
+    """Return what was committed after an event: of one session and of the service itself, or all."""
+    where, given = ("session IN (?, ?) AND ", (session, SERVICE)) if session is not None else ("", ())
     query = f"SELECT seq, session, message, kind, body, at FROM events WHERE {where}seq > ? ORDER BY seq LIMIT ?"
     return [Row(*row) for row in t.db.execute(query, (*given, after, limit))]
 
@@ -133,8 +134,12 @@ def message_states(t: Transaction, session: str) -> dict[str, str]:
 
 
 def prune(t: Transaction, days: float, mib: float) -> int:
-    """Forget the oldest events beyond age and size; messages stay, so that none is ever taken for a new one."""
-    removed = t.db.execute("DELETE FROM events WHERE at < ?", (t.now - days * 86_400,)).rowcount
+    """Forget the oldest events beyond age and size; messages stay, so that none is ever taken for a new one.
+
+    By age the last ones stay whatever their time: a clock that was set wrong must not cost what tabs resume from.
+    """
+    aged = "DELETE FROM events WHERE at < ? AND seq <= (SELECT MAX(seq) FROM events) - ?"
+    removed = t.db.execute(aged, (t.now - days * 86_400, ALWAYS_KEPT)).rowcount
     size = t.db.execute("SELECT COALESCE(SUM(LENGTH(body)) + 64 * COUNT(*), 0), COUNT(*) FROM events").fetchone()
     most = mib * (1 << 20)
     if size[0] > most:

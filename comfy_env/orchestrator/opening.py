@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 NAME = "store.db"
 BUSY = 5.0  # seconds a statement waits for another process's transaction
 PATIENCE = 3.0  # seconds an unreadable store is tried for
+DISK = "see that the disk works and is not full"
 _AGAIN = 0.1
 _DAMAGED = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB
 
@@ -33,12 +34,15 @@ class Damaged(StoreRefused):
     """The file is no database, or not a whole one."""
 
 
-def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+USE, MEND, READ = "rwc", "rw", "ro"
+"""What a connection is for: to own the store, to take back what a killed owner left half written and look, to look only."""
+
+
+def connect(path: Path, mode: str = USE) -> sqlite3.Connection:
     """Return a connection that any one thread at a time may use; transactions are the caller's."""
-    mode = "ro" if read_only else "rwc"
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
     try:
-        if not read_only:
+        if mode == USE:
             os.chmod(path, 0o600)
             db.execute("PRAGMA journal_mode = TRUNCATE")
             db.execute("PRAGMA synchronous = FULL")
@@ -48,16 +52,19 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         raise
 
 
-def look(folder: Path) -> int:
-    """Check a store without changing it and return its schema, 0 where there is none; raises StoreRefused."""
+def look(folder: Path, *, ours: bool = False) -> int:
+    """Check a store without changing it and return its schema, 0 where there is none; raises StoreRefused.
+
+    `ours`: nobody else has it, so what a killed owner left half written is taken back first.
+    """
     path = folder / NAME
     if not path.exists():
         return 0
-    return _readable(path, lambda: _look(path))
+    return _readable(path, lambda: _look(path, MEND if ours else READ))
 
 
-def _look(path: Path) -> int:
-    with contextlib.closing(connect(path, read_only=True)) as db:
+def _look(path: Path, mode: str) -> int:
+    with contextlib.closing(connect(path, mode)) as db:
         _must_be_ours(db, path)
         found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
@@ -69,7 +76,7 @@ def open_checked(folder: Path) -> tuple[sqlite3.Connection, tuple[str, ...]]:
     """Return a connection to a store that was looked at, made anew where it was damaged, and what to tell people."""
     remarks: tuple[str, ...] = ()
     try:
-        look(folder)
+        look(folder, ours=True)
     except Damaged as problem:
         remarks = (str(problem.message), salvage(folder))
     return open_known(folder), remarks
@@ -123,7 +130,7 @@ def _readable(path: Path, act: Callable[[], T]) -> T:
         except OSError as problem:
             trouble = problem
         if time.monotonic() > until:
-            raise StoreRefused(f"the store {path} cannot be read: {trouble}", hint="see that the disk works and is not full") from trouble
+            raise StoreRefused(f"the store {path} cannot be read: {trouble}", hint=DISK) from trouble
         time.sleep(_AGAIN)
 
 
@@ -157,7 +164,7 @@ def _copy(aside: Path, path: Path) -> dict[str, int]:
         schema.upgrade(new)
         with (
             contextlib.suppress(sqlite3.DatabaseError),
-            contextlib.closing(connect(aside, read_only=True)) as old,
+            contextlib.closing(connect(aside, READ)) as old,
         ):  # nothing readable at all
             for table in schema.TABLES:
                 saved[table] = _copy_table(old, new, table)

@@ -25,6 +25,10 @@ class StoreClosed(ComfyEnvError):
     """The store was given up; whoever owns it next takes the message."""
 
 
+class StoreTrouble(ComfyEnvError):
+    """The store could not be written just now: the disk is full, or somebody else holds it. Nothing of the request was kept."""
+
+
 class Fenced(ComfyEnvError):
     """A restart is under way; nothing new may start in this process."""
 

@@ -13,6 +13,7 @@ from comfy_env.orchestrator.store import Row
 VERSION = 1
 LONGEST = 1 << 20
 LONGEST_NAME = 200
+MOST = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def parse(text: str) -> Frame:
         raise Refused(f"a frame of {len(text)} characters is longer than {LONGEST}")
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(f"a frame must be JSON: {error}") from error
     if not isinstance(document, dict):
         raise Refused("a frame must be a JSON object")
@@ -105,8 +106,24 @@ def _check(name: str, value: Any, wanted: type) -> None:
         raise Refused(f"{name!r} must be {wanted.__name__}, not {type(value).__name__}")
     if isinstance(value, str) and name != "text" and not (name == "title" or 0 < len(value) <= LONGEST_NAME or not value):
         raise Refused(f"{name!r} is longer than {LONGEST_NAME} characters")
+    if isinstance(value, int) and not 0 <= value < MOST:
+        raise Refused(f"{name!r} must be between 0 and {MOST}")
+    if isinstance(value, str) and not is_text(value):
+        raise Refused(f"{name!r} holds half a character, which cannot be kept")
     if name in ("id", "session", "agent") and isinstance(value, str) and "\0" in value:
         raise Refused(f"{name!r} holds a zero character")
+
+
+def is_text(value: str) -> bool:
+    """Tell whether a string can be written anywhere: JSON may name halves of a character."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def number(text: str, name: str) -> int:
+    """Return a number that came as text; raises Refused."""
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise Refused(f"{name}={text[:40]!r} is no number of an event")
+    return int(text)
 
 
 # ---------------------------------------------------------------- what the service says
@@ -125,9 +142,9 @@ def accepted(id: str, seq: int, state: str) -> str:
     return frame("accepted", id=id, seq=seq, state=state)
 
 
-def retry(id: str) -> str:
-    """The service is just changing hands: send it again, under the same id."""
-    return frame("retry", id=id)
+def retry(id: str, why: str = "") -> str:
+    """Not kept, for a reason that passes: send it again in a moment, under the same id."""
+    return frame("retry", id=id, why=why)
 
 
 def refused(id: str, why: str) -> str:

@@ -69,11 +69,14 @@ class Render:
             return Busy(f"prompt {self.prompt[:8]} is in ComfyUI's queue", self.since)
         return Unknown("ComfyUI does not answer", self.since)
 
-    def holding(self, now: float, hold: float) -> str:
-        """Return the prompt for which messages are held: while it runs, and a while after its ComfyUI fell silent."""
-        if self.state is State.UNKNOWN and now - self.since >= hold:
-            return ""
-        return self.prompt
+    def holding(self, now: float, hold: float) -> str | None:
+        """Return the prompt for which messages are held: while it runs, and a while after its ComfyUI fell silent.
+
+        None: nobody has got through yet, so what is held stays held and no other message is.
+        """
+        if self.state is not State.UNKNOWN:
+            return self.prompt
+        return "" if now - self.since >= hold else self.prompt or None
 
 
 def track(t: Transaction, prompts: Collection[str]) -> None:

@@ -11,23 +11,24 @@ import contextlib
 import json
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from aiohttp import WSMsgType, web
 
 from comfy_env.errors import ComfyEnvError
 from comfy_env.orchestrator import proto, tabs
-from comfy_env.orchestrator.auth import COOKIE
-from comfy_env.orchestrator.problems import Fenced, Refused, StaleOwner, StoreClosed
+from comfy_env.orchestrator.problems import Fenced, Refused, StaleOwner, StoreClosed, StoreTrouble
 from comfy_env.orchestrator.store import Row
 from comfy_env.orchestrator.tabs import Desk, Tab
 
 log = logging.getLogger(__name__)
 
-RETRY = (StoreClosed, StaleOwner, Fenced)
+RETRY = (StoreClosed, StaleOwner, StoreTrouble, Fenced)
 MOST_ANSWERING = 256
 HELLO_SECONDS = 10.0
+SILENT_SECONDS = 30.0
+LAST_MOMENT = 0.25
 YEAR = 365 * 86_400
 FREE = ("/health", "/auth/exchange")
 """Paths that need no token."""
@@ -40,6 +41,7 @@ class Server:
         self._desk = desk
         self._tabs: set[Tab] = set()
         self._handing: set[asyncio.Task[Any]] = set()
+        self._silent: set[asyncio.BaseTransport] = set()
         self.draining = False
         app = web.Application(middlewares=[self._guard, self._answer], client_max_size=proto.LONGEST)
         app.on_response_prepare.append(self._prepare)
@@ -57,7 +59,7 @@ class Server:
                 web.post("/api/do/{what}", self._act),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=LAST_MOMENT)
 
     async def start(self) -> None:
         await self._runner.setup()
@@ -72,7 +74,15 @@ class Server:
         server = self._runner.server
         assert server is not None
         with contextlib.suppress(OSError):  # it was gone before anybody could serve it
-            await asyncio.get_running_loop().connect_accepted_socket(server, connection)
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(server, connection)
+            self._silent.add(transport)
+            asyncio.get_running_loop().call_later(SILENT_SECONDS, self._hang_up, transport)
+
+    def _hang_up(self, transport: asyncio.Transport) -> None:
+        """Close a connection that has not asked anything by now: descriptors are few."""
+        if transport in self._silent:
+            self._silent.discard(transport)
+            transport.abort()
 
     # ------------------------------------------------------------ to all
 
@@ -84,6 +94,24 @@ class Server:
     def tell(self, frame: str) -> None:
         for tab in list(self._tabs):
             tab.say(frame)
+
+    def pause(self) -> None:
+        """Show nothing until `resume`: another process may commit what comes next."""
+        for tab in self._tabs:
+            tab.pause()
+
+    def resume(self) -> None:
+        """Show what was committed meanwhile, by whomever, and go on."""
+        for tab in self._tabs:
+            if tab.paused:
+                tab.paused = False
+                self._beside(tab, self._caught_up(tab))
+
+    async def _caught_up(self, tab: Tab) -> None:
+        try:
+            await self._replay(tab)
+        except RETRY:  # given up again: it comes back and resumes
+            await tab.close(tabs.RESTART, "restart")
 
     @property
     def clients(self) -> int:
@@ -111,6 +139,8 @@ class Server:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         guard, headers = self._desk.guard, request.headers
+        if request.transport is not None:
+            self._silent.discard(request.transport)
         why = guard.stranger(headers.get("Host"), headers.get("Origin"))
         if not why and request.path not in FREE:
             why = guard.unknown(headers.get("Authorization"), headers.get("Cookie"))
@@ -156,10 +186,8 @@ class Server:
         return web.json_response({"id": msg.id, "seq": accepted.seq, "state": accepted.state})
 
     async def _events(self, request: web.Request) -> web.Response:
-        after = request.query.get("after", "0")
-        if not after.isdigit():
-            raise Refused(f"after={after!r} is no number of an event")
-        rows = await self._desk.events(request.query.get("session"), int(after))
+        after = proto.number(request.query.get("after", "0"), "after")
+        rows = await self._desk.events(request.query.get("session"), after)
         return web.json_response({"events": [json.loads(proto.event(row)) for row in rows]})
 
     async def _act(self, request: web.Request) -> web.Response:
@@ -174,7 +202,7 @@ class Server:
         if not device:
             return web.json_response({"error": "this code is not good, or not any more"}, status=403)
         response = web.json_response({"ok": True})
-        response.set_cookie(COOKIE, device, max_age=YEAR, httponly=True, samesite="Strict", path="/")
+        response.set_cookie(self._desk.guard.cookie, device, max_age=YEAR, httponly=True, samesite="Strict", path="/")
         return response
 
     # ------------------------------------------------------------ web sockets
@@ -210,11 +238,14 @@ class Server:
 
     async def _answered(self, tab: Tab, text: str) -> None:
         """Answer a frame beside the next ones, so that messages that come together are committed together, in order."""
-        task = asyncio.create_task(self._hear(tab, text))
-        tab.answering.add(task)
-        task.add_done_callback(tab.answering.discard)
+        self._beside(tab, self._hear(tab, text))
         if len(tab.answering) >= MOST_ANSWERING:
             await asyncio.wait(tab.answering, return_when=asyncio.FIRST_COMPLETED)
+
+    def _beside(self, tab: Tab, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        tab.answering.add(task)
+        task.add_done_callback(tab.answering.discard)
 
     async def _replay(self, tab: Tab) -> None:
         while rows := await self._desk.events(tab.session, tab.seen):
@@ -230,10 +261,13 @@ class Server:
             frame = proto.parse(text)
             id = getattr(frame, "id", "") or getattr(frame, "session", "")
             tab.say(await self._done(frame))
-        except RETRY:
-            tab.say(proto.retry(id))
+        except RETRY as problem:
+            tab.say(proto.retry(id, problem.message))
         except ComfyEnvError as problem:
             tab.say(proto.refused(id, problem.message))
+        except Exception:  # whatever it is, the client waits for an answer
+            log.exception("a frame could not be carried out")
+            tab.say(proto.refused(id, "the service failed at this frame; its log says how"))
 
     async def _done(self, frame: proto.Frame) -> str:
         """Carry out a frame and return the answer."""
@@ -257,7 +291,7 @@ async def _document(request: web.Request) -> dict[str, Any]:
         raise Refused("the body must be application/json")
     try:
         document = await request.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(f"the body is no JSON: {error}") from error
     if not isinstance(document, dict):
         raise Refused("the body must be a JSON object")

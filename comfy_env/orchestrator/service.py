@@ -22,7 +22,7 @@ from comfy_env.orchestrator.gate import Blocker, Gate, Kind, judge
 from comfy_env.orchestrator.handover import Estate
 from comfy_env.orchestrator.holding import Holding
 from comfy_env.orchestrator.pipe import Heir
-from comfy_env.orchestrator.problems import StaleOwner, StoreClosed
+from comfy_env.orchestrator.problems import StaleOwner, StoreClosed, StoreRefused, StoreTrouble
 from comfy_env.orchestrator.restart import Restart
 from comfy_env.orchestrator.restarter import Restarter
 from comfy_env.orchestrator.situation import Situation
@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 MOST_NOTES = 50
 MARK = 0.5
 HOUR = 3600.0
+TAKE_BACK = 10.0  # seconds a store that cannot be written is tried for; the restart machine gives up a little later
+AGAIN = 0.25
+REMIND = 60.0     # seconds after which people are told once more that nothing can be written
 SOON = 2.0      # seconds the connections get when this process ends for good
 T = TypeVar("T")
 
@@ -93,15 +96,20 @@ class Service:
         while True:
             try:
                 return await work()
-            except (StoreClosed, StaleOwner) as problem:
+            except (StoreClosed, StaleOwner, StoreTrouble) as problem:
                 log.info("%s waits for the store: %s", work.__qualname__, problem.message)
             except Exception:  # the service goes on without this part for a moment
                 log.exception("%s failed and is begun again", work.__qualname__)
             await asyncio.sleep(1.0)
 
     async def _mark(self) -> None:
+        again = 0.0
         while True:
             self._clock.mark()
+            trouble = self.holding.store.trouble if self.holding.store is not None else ""
+            if trouble and self.now() >= again:
+                again = self.now() + REMIND
+                self.note(f"messages are not accepted now: {trouble}")
             await asyncio.sleep(MARK)
 
     async def _prune(self) -> None:
@@ -115,17 +123,27 @@ class Service:
         while self.now() - begun < (0.0 if self._heir is None else self.situation.settings.confirm):
             await asyncio.sleep(min(MARK, self.situation.settings.confirm))
         if self._heir is not None:
-            await self.holding.sessions.commit(self._remembered("loaded", f"generation {self.holding.generation}", ""))
+            while not await self._still_commits():
+                await asyncio.sleep(AGAIN)
             self._confirmed = True
             self._say(pipe.CONFIRMED)
             self._changed()
 
+    async def _still_commits(self) -> bool:
+        try:
+            await self.holding.sessions.commit(self._remembered("loaded", f"generation {self.holding.generation}", ""))
+        except StoreTrouble as trouble:
+            log.warning("the predecessor stands by: %s", trouble.message)
+            return False
+        return True
+
     async def _watch(self) -> None:
-        watch = SourceWatch(self.situation.boot, self.selftest, self._found, self.note)
+        watch = SourceWatch(self.situation.boot, self.selftest, self._found, self.note, lambda: self.holding.store is not None)
         await watch.run(self.situation.settings.dev_poll)
 
-    def _found(self, event: Event) -> None:
-        refusal = self._plugins.refusal("tree", event.target.id) if isinstance(event, Found) else ""
+    async def _found(self, event: Event) -> None:
+        """Hear of a tree; a plugin that thinks long about it keeps nobody else waiting."""
+        refusal = await asyncio.to_thread(self._plugins.refusal, "tree", event.target.id) if isinstance(event, Found) else ""
         self.note(f"a new build is not loaded: {refusal}") if refusal else self.post(event)
 
     def _hear_signals(self) -> None:
@@ -210,6 +228,10 @@ class Service:
     async def selftest(self) -> dict[str, Any]:
         return await handover.selftest(self.situation.environ, self.situation.settings.selftest)
 
+    async def prepare(self, target: Target) -> None:
+        """See that the store can be written, or no successor could take it; raises StoreTrouble."""
+        await self.holding.sessions.commit(self._remembered("begun", target.label, ""))
+
     async def close_pool(self) -> None:
         await asyncio.to_thread(self.workers.close)
 
@@ -220,7 +242,16 @@ class Service:
         await self.holding.drain(self.situation.settings.drain)
 
     async def take_back(self) -> None:
-        await self.holding.take(self.desk, looked=True)
+        """Take the store again, for a while if the disk does not let us; raises StoreRefused."""
+        until = self.now() + TAKE_BACK
+        while True:
+            try:
+                return await self.holding.take(self.desk, looked=True)
+            except (StoreRefused, StoreTrouble) as problem:
+                if self.now() > until:
+                    raise
+                log.warning("the store cannot be taken back yet: %s", problem.message)
+            await asyncio.sleep(AGAIN)
 
     # ------------------------------------------------------------ what people hear
 

@@ -10,16 +10,18 @@ import asyncio
 import contextlib
 import json
 import logging
+import reprlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from comfy_env.errors import ComfyEnvError
 from comfy_env.orchestrator import messages
 from comfy_env.orchestrator.gate import Blocker, Kind
 from comfy_env.orchestrator.messages import HELD, QUEUED, Accepted, Message
-from comfy_env.orchestrator.problems import Refused, StoreClosed
+from comfy_env.orchestrator.problems import Refused, StoreClosed, StoreTrouble
 from comfy_env.orchestrator.store import Job, Store
 from comfy_env.orchestrator.workers import Workers
 from comfy_env.values import AgentSpec, Busy, CallOptions, Idle, Progress, Verdict
@@ -92,7 +94,7 @@ class Sessions:
         self._store = None
 
     async def commit(self, job: Job) -> Any:
-        """Run a job in the store; raises StoreClosed when it was given up."""
+        """Run a job in the store; raises StoreClosed when it was given up, StoreTrouble when the disk does not let us."""
         if self._store is None:
             raise StoreClosed("the store was given up")
         return await asyncio.wrap_future(self._store.write(job))
@@ -139,9 +141,10 @@ class Sessions:
     # ------------------------------------------------------------ holding
 
     async def hold(self, render: str) -> None:
-        """Hold the messages of agents that share the GPU while a render ('' for none) goes on; queue them at its end."""
-        if render == self._holding:
-            return
+        """Hold the messages of agents that share the GPU while a render ('' for none) goes on; queue them at its end.
+
+        Said again and again: what an earlier process held, was just being accepted or could not be queued is queued too.
+        """
         self._holding = render
         if not render and self._held:
             await self.flush()
@@ -150,8 +153,7 @@ class Sessions:
         """Queue what was held, of one session or all, in order; return how many."""
         moved = set(await self.commit(lambda t: messages.flush(t, session=session)))
         for seq in sorted(moved & set(self._held)):
-            message = self._held.pop(seq)
-            self._lines[message.agent].put(Message(seq, message.session, message.agent, message.body, QUEUED), self._now())
+            self._take(replace(self._held.pop(seq), state=QUEUED))
         if not self._held:
             self._held_since = None
         self._changed()
@@ -195,7 +197,16 @@ class Sessions:
         if turn is None:
             return log.warning("message %s was begun by somebody else", message.seq)
         state, body = await self._asked(line.spec, message)
-        await self.commit(lambda t: messages.end(t, turn, message.seq, state, body))
+        await self._kept(lambda t: messages.end(t, turn, message.seq, state, body))
+
+    async def _kept(self, job: Job) -> None:
+        """Commit what must not be lost, again and again while the disk does not let us."""
+        while True:
+            try:
+                return await self.commit(job)
+            except StoreTrouble as trouble:
+                log.warning("the end of a turn waits: %s", trouble.message)
+                await asyncio.sleep(_PAUSE)
 
     async def _asked(self, spec: AgentSpec, message: Message) -> tuple[str, str]:
         """Ask the agent; return how it ended and what is shown."""
@@ -204,7 +215,9 @@ class Sessions:
         try:
             answer = await self._workers.call(spec.plan, spec.target, given, options=options)
             return messages.DONE, _body(answer)
-        except ComfyEnvError as error:
+        except Exception as error:  # however a call fails, that is how its turn ended
+            if not isinstance(error, ComfyEnvError):
+                log.exception("the agent %r could not be asked", spec.name)
             return messages.FAILED, json.dumps({"error": type(error).__name__, "text": str(error)})
 
     def _on_progress(self, message: Message) -> Callable[[Progress], None]:
@@ -255,5 +268,8 @@ class Sessions:
 
 
 def _body(value: Any) -> str:
-    """Return what an agent gave as JSON; what JSON cannot hold is told as text."""
-    return json.dumps(value if isinstance(value, dict) else {"text": value}, default=str)
+    """Return what an agent gave as JSON that any client can read; what JSON cannot hold is told as text."""
+    try:
+        return json.dumps(value if isinstance(value, dict) else {"text": value}, default=str, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):  # no number, a key that is no string, a value that holds itself
+        return json.dumps({"text": reprlib.repr(value)})

@@ -51,7 +51,14 @@ class OrchestratorSettings:
     update_check_ms: float = setting(
         3_600_000.0, "COMFY_ENV_UPDATE_CHECK_MS", "ms", "period of the question for a newer version", low=60_000, high=1e10
     )
-    supervised: int = setting(0, "COMFY_ENV_ORCH_SUPERVISED", "0 or 1", "1: a supervisor starts this process again when it ends", high=1)
+    supervised: int = setting(
+        -1, "COMFY_ENV_ORCH_SUPERVISED", "-1, 0 or 1", "1: a supervisor starts it again; 0: nobody does; -1: find out", low=-1, high=1
+    )
+
+    @property
+    def told_supervised(self) -> bool | None:
+        """What the user says about a supervisor, None for nothing."""
+        return None if self.supervised < 0 else bool(self.supervised)
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> OrchestratorSettings:

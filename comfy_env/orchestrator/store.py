@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from comfy_env.orchestrator import opening, schema
-from comfy_env.orchestrator.problems import StaleOwner, StoreClosed
+from comfy_env.orchestrator.problems import StaleOwner, StoreClosed, StoreTrouble
 
 MOST_TOGETHER = 500
 
@@ -57,10 +57,14 @@ Job = Callable[[Transaction], Any]
 
 
 class Store:
-    """Use `Store.open`. `write` and `close` are for any thread; `committed` hears each transaction's events, in order, on the writer."""
+    """Use `Store.open`. `write` and `close` are for any thread; `committed` hears each transaction's events, in order, on the writer.
+
+    ``trouble`` says why the last transaction could not be committed, '' where it could.
+    """
 
     def __init__(self, db: sqlite3.Connection, epoch: int, committed: Callable[[list[Row]], None], clock: Callable[[], float]) -> None:
         self.epoch = epoch
+        self.trouble = ""
         self._db = db
         self._committed = committed
         self._clock = clock
@@ -106,6 +110,7 @@ class Store:
     def write(self, job: Job) -> Future[Any]:
         """Run a job in the next transaction; the future holds its value once that is committed."""
         future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()   # an asker that goes away takes nothing back: others wait for the same transaction
         with self._gate:
             if self._closed:
                 raise StoreClosed("the store was given up")
@@ -139,7 +144,7 @@ class Store:
         return batch
 
     def _commit(self, batch: list[tuple[Job, Future[Any]]]) -> None:
-        transaction = Transaction(self._db, self.epoch, self._clock())
+        transaction, before = Transaction(self._db, self.epoch, self._clock()), self._db.total_changes
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._must_be_ours()
@@ -147,9 +152,13 @@ class Store:
             self._db.execute("COMMIT")
         except Exception as error:  # nothing of this transaction is in the store: every asker is told why
             self._undo()
+            told = _told(error)
+            self.trouble = told.message if isinstance(told, StoreTrouble) else ""
             for _, future in batch:
-                future.set_exception(error)
+                future.set_exception(told)
             return
+        if self._db.total_changes != before:   # to read works on a full disk too
+            self.trouble = ""
         if transaction.rows:
             self._committed(transaction.rows)
         for (_, future), (value, problem) in zip(batch, outcomes, strict=True):
@@ -167,9 +176,11 @@ class Store:
         try:
             value, problem = job(transaction), None
         except Exception as error:  # the asker's own: handed to its future
+            if not self._db.in_transaction:  # the disk is full: sqlite has undone all of it
+                raise
             self._db.execute("ROLLBACK TO job")
             del transaction.rows[kept:]
-            value, problem = None, error
+            value, problem = None, _told(error)
         self._db.execute("RELEASE job")
         return value, problem
 
@@ -179,10 +190,20 @@ class Store:
                 self._db.execute("ROLLBACK")
 
 
+def _told(error: Exception) -> Exception:
+    """Return what an asker is told: of the disk's own trouble, that it may pass."""
+    mistakes = sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError | sqlite3.DataError
+    if not isinstance(error, sqlite3.Error) or isinstance(error, mistakes):
+        return error
+    trouble = StoreTrouble(f"the store cannot be written: {error}", hint=opening.DISK)
+    trouble.__cause__ = error
+    return trouble
+
+
 def owner(folder: Path) -> tuple[int, int] | None:
     """Return epoch and generation of a store's last owner, None where there is none."""
     path = folder / opening.NAME
     if not path.exists():
         return None
-    with contextlib.closing(opening.connect(path, read_only=True)) as db:
+    with contextlib.closing(opening.connect(path, opening.READ)) as db:
         return db.execute("SELECT epoch, generation FROM owner").fetchone() if schema.version(db) else None

@@ -16,13 +16,13 @@ SUPERVISORS = ("launchd", "pm2", "pm2 god daemon")
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of this process as it starts. ``told``: the user says so; ``heir``: its predecessor started it."""
+    """What is known of this process as it starts. ``told``: what the user says, None for nothing; ``heir``: its predecessor started it."""
 
     pid: int
     parent: int
     parent_name: str = ""
     environ: Mapping[str, str] | None = None
-    told: bool = False
+    told: bool | None = None
     heir: bool = False
 
 
@@ -39,8 +39,8 @@ def judge(facts: Facts) -> Life:
     environ = facts.environ or {}
     if facts.heir:
         return Life(Mode.SPAWN, "its predecessor started it")
-    if facts.told:
-        return Life(Mode.SUPERVISED, "COMFY_ENV_ORCH_SUPERVISED says so")
+    if facts.told is not None:
+        return Life(Mode.SUPERVISED if facts.told else Mode.SPAWN, "COMFY_ENV_ORCH_SUPERVISED says so")
     if environ.get("SYSTEMD_EXEC_PID") == str(facts.pid):
         return Life(Mode.SUPERVISED, "systemd started this very process")
     if facts.pid == 1:

@@ -14,6 +14,7 @@ from comfy_env.orchestrator.store import Row
 log = logging.getLogger(__name__)
 
 MOST_WAITING = 2000
+MOST_CHARACTERS = 32 << 20
 PATIENCE = 2.0
 POLICY, RESTART, LATER = 1008, 1012, 1013
 """Why a web socket is closed."""
@@ -54,15 +55,21 @@ class Tab:
         self.session: str | None = None
         self.seen = 0
         self.live = False
+        self.paused = False
         self.late: list[Row] = []
         self.answering: set[asyncio.Task[None]] = set()
         self._out: asyncio.Queue[str] = asyncio.Queue(MOST_WAITING)
+        self._size = 0
         self.sender = asyncio.create_task(self._send())
 
     def say(self, frame: str) -> None:
-        try:
-            self._out.put_nowait(frame)
-        except asyncio.QueueFull:
+        if self._out.full() or self._size > MOST_CHARACTERS:
+            return self._too_slow()
+        self._out.put_nowait(frame)
+        self._size += len(frame)
+
+    def _too_slow(self) -> None:
+        if not self.sender.done():
             log.warning("a client reads too slowly and is closed")
             self.sender.cancel()
 
@@ -70,11 +77,18 @@ class Tab:
         """Show a committed event, once, in order; while the past is still being replayed it waits."""
         if self.session is not None and row.session not in (self.session, ""):
             return
-        if not self.live:
+        if not self.live and len(self.late) >= MOST_WAITING:
+            self._too_slow()
+        elif not self.live:
             self.late.append(row)
         elif row.seq > self.seen:
             self.seen = row.seq
             self.say(proto.event(row))
+
+    def pause(self) -> None:
+        """Let events wait from here on; one that is still being shown the past is caught up by whoever shows it."""
+        self.paused = self.paused or self.live
+        self.live = False
 
     def catch_up(self) -> None:
         """Begin to show events as they come."""
@@ -99,7 +113,9 @@ class Tab:
     async def _send(self) -> None:
         try:
             while True:
-                await self.socket.send_str(await self._out.get())
+                frame = await self._out.get()
+                await self.socket.send_str(frame)
+                self._size -= len(frame)
         except (ConnectionError, RuntimeError) as gone:
             log.debug("a client left: %s", gone)
         finally:

@@ -23,28 +23,31 @@ class SourceWatch:
         self,
         boot: Snapshot,
         test: Callable[[], Awaitable[dict[str, Any]]],
-        post: Callable[[Event], None],
+        post: Callable[[Event], Awaitable[None]],
         note: Callable[[str], None],
+        serves: Callable[[], bool] = lambda: True,
         package: Path = devwatch.PACKAGE,
     ) -> None:
         self._boot = boot
         self._test = test
         self._post = post
         self._note = note
+        self._serves = serves
         self._package = package
         self.watch = Watch.of(devwatch.fingerprint(boot))
 
     async def run(self, seconds: float) -> None:
-        """Look again and again."""
+        """Look again and again, but not beside a successor, which looks for itself."""
         while True:
             await asyncio.sleep(seconds)
-            await self.look()
+            if self._serves():
+                await self.look()
 
     async def look(self) -> None:
         seen = await asyncio.to_thread(devwatch.snapshot, self._package)
         self.watch, do = devwatch.looked(self.watch, devwatch.fingerprint(seen))
         if do is Do.CALL_OFF:
-            self._post(Vanished())
+            await self._post(Vanished())
         elif do is Do.TEST:
             await self._judge(seen)
 
@@ -57,7 +60,7 @@ class SourceWatch:
             return
         self.watch, do = devwatch.tested(self.watch, mark, not problem)
         if do is Do.ARM:
-            self._post(Found(Target(Kind.TREE, mark, "new build")))
+            await self._post(Found(Target(Kind.TREE, mark, "new build")))
         elif do is Do.TELL:
             self._note(f"the sources changed and cannot be loaded: {problem}")
 

@@ -17,7 +17,10 @@ class Blocking:
 
     @hookimpl
     def comfy_env_update_filter(self, kind, target):
-        return "not on a Monday" if Path(os.environ["TOWN_SAYS"]).with_suffix(".filter").exists() else None
+        path = Path(os.environ["TOWN_SAYS"]).with_suffix(".filter")
+        while path.exists() and path.read_text() == "hang":
+            time.sleep(0.05)
+        return "not on a Monday" if path.exists() else None
 
     def _ask(self):
         said = Path(os.environ["TOWN_SAYS"]).read_text()

@@ -1,6 +1,7 @@
 """The service as a program that kills itself, once, with SIGKILL at one boundary; which one is said in its environment.
 
-KILL_AT is "accept", "begin", "said" or "end" with ":before" or ":after" (the commit of that step), or a step of a handover.
+KILL_AT is "accept", "begin", "said" or "end" with ":before" or ":after" (the commit of that step), or a step of a handover; at
+"store changed" it commits an event with the transaction that takes the store.
 KILL_GENERATION is the generation that dies; KILL_FLAG is a file that says that it has happened.
 """
 
@@ -100,7 +101,10 @@ def plant_in_the_handover() -> None:
         die_after(pipe.Heir, "say", lambda self, kind, **facts: kind == pipe.LISTENING)
     elif STEP == "word heard":
         die_after(pipe.Heir, "hear", lambda self, kind, seconds: kind == pipe.COMMIT)
-    elif STEP == "store taken":
+    elif STEP in ("store taken", "store changed"):
+        if STEP == "store changed" and MINE:
+            recover = messages.recover
+            messages.recover = lambda t, safe: (recover(t, safe), t.event("s", "said", '{"text": "my last word"}'))
         taken = Store.open.__func__
         Store.open = classmethod(lambda cls, *args, **kwargs: (taken(cls, *args, **kwargs), die())[0])
     elif STEP == "said serving":

@@ -147,15 +147,13 @@ class Panel:
     async def _hear(self, ws: aiohttp.ClientWebSocketResponse, frame: dict) -> None:
         self.frames[frame["kind"]] += 1
         match frame["kind"]:
-            case "welcome":
-                self.generations.append(frame["generation"])
+            case "welcome" | "restart.failed":
+                self.generations += [frame["generation"]] if frame["kind"] == "welcome" else []
                 self._sending = False
                 for id in sorted(self.open):
                     await self._msg(ws, id)
             case "restart.now":
                 self._sending = True
-            case "restart.failed":
-                self._sending = False
             case "accepted":
                 self.open.discard(frame["id"])
             case "retry":

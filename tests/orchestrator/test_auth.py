@@ -10,8 +10,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from comfy_env.orchestrator import auth
-from comfy_env.orchestrator.auth import COOKIE, Codes, Guard, digest
+from comfy_env.errors import ComfyEnvError
+from comfy_env.orchestrator import auth, instance
+from comfy_env.orchestrator.auth import Codes, Guard, digest
 
 from .town import Town, town
 
@@ -78,8 +79,22 @@ def test_without_the_token_nobody_is_known(header: str | None):
 def test_the_token_or_a_devices_cookie_is_enough():
     guard = Guard("secret", "127.0.0.1", 8199, {digest("device")})
     assert guard.unknown("Bearer secret", None) == "" == guard.unknown("bearer  secret", None)
-    assert guard.unknown(None, f"other=1; {COOKIE}=device") == ""
-    assert guard.unknown(None, f"{COOKIE}=other") and guard.unknown(None, "broken;;;=") and guard.unknown(None, f"{COOKIE}=")
+    name = guard.cookie
+    assert guard.unknown(None, f"other=1; {name}=device") == ""
+    assert guard.unknown(None, f"{name}=other") and guard.unknown(None, "broken;;;=") and guard.unknown(None, f"{name}=")
+
+
+def test_two_services_of_one_host_do_not_take_each_others_cookie():
+    """A browser sends a cookie to every port of a host, and keeps one of each name."""
+    one, other = (Guard("secret", "127.0.0.1", port, {digest(f"device-{port}")}) for port in (8199, 8200))
+    jar = f"{one.cookie}=device-8199; {other.cookie}=device-8200"
+    assert one.unknown(None, jar) == "" == other.unknown(None, jar)
+
+
+def test_at_a_schemes_own_port_browsers_leave_it_out():
+    guard = Guard("s", "127.0.0.1", 80)
+    assert guard.stranger("localhost", "http://localhost") == "" == guard.stranger("localhost:80", None)
+    assert guard.stranger("localhost:8199", None) and guard.stranger("localhost", "https://localhost")
 
 
 def test_a_code_works_once_and_for_two_minutes():
@@ -111,6 +126,53 @@ def test_the_number_of_open_codes_is_bounded():
 def test_the_token_is_made_once_and_only_this_user_can_read_it(tmp_path: Path):
     assert auth.token(tmp_path) == auth.token(tmp_path) and len(auth.token(tmp_path)) > 30
     assert stat.S_IMODE((tmp_path / auth.TOKEN_FILE).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("half", ["", "\n", "abc", "\xff"])
+def test_a_token_file_that_was_half_written_lets_nobody_in_and_is_made_anew(tmp_path: Path, half: str):
+    (tmp_path / auth.TOKEN_FILE).write_text(half, encoding="latin-1")
+    made = auth.token(tmp_path)
+    assert len(made) > 30 and auth.known_token(tmp_path) == made
+    assert stat.S_IMODE((tmp_path / auth.TOKEN_FILE).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("planted", ["open to others", "a link"])
+def test_a_token_that_others_may_know_is_made_anew(tmp_path: Path, planted: str):
+    path, known = tmp_path / auth.TOKEN_FILE, "known to somebody else, and long enough"
+    if planted == "a link":
+        (tmp_path / "elsewhere").write_text(known)
+        (tmp_path / "elsewhere").chmod(0o600)
+        path.symlink_to("elsewhere")
+    else:
+        path.write_text(known)
+        path.chmod(0o640)
+    made = auth.token(tmp_path)
+    assert made not in ("", known) and made == auth.known_token(tmp_path) == auth.token(tmp_path)
+    assert not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", [auth.TOKEN_FILE, instance.LOCK])
+def test_a_state_folder_that_cannot_be_used_is_told_with_what_to_do(tmp_path: Path, name: str):
+    (tmp_path / name).mkdir()
+    with pytest.raises(ComfyEnvError, match="cannot be used: .*" + name) as told:
+        instance.Instance.take(tmp_path).close()
+        auth.token(tmp_path)
+    assert "--state" in told.value.hint
+
+
+def test_a_guard_without_a_token_lets_nobody_in():
+    assert Guard("", "127.0.0.1", 1).unknown("Bearer ", None) and Guard("", "127.0.0.1", 1).unknown("bearer", "")
+
+
+def test_asking_for_the_token_makes_none(tmp_path: Path):
+    assert auth.known_token(tmp_path) == "" and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("secret", ["\udcff\udcfe", "\ud800", "ü" * 40])
+def test_a_secret_that_is_no_text_is_wrong_and_no_failure(secret: str):
+    guard = Guard("t" * 43, "127.0.0.1", 1)
+    assert guard.unknown(f"Bearer {secret}", f"{guard.cookie}={secret}")
+    assert not Codes().redeem(secret)
 
 
 # ---- every door of a real service

@@ -13,6 +13,7 @@ import pytest
 
 from comfy_env.cli import main
 from comfy_env.cli.exits import Exit
+from comfy_env.orchestrator.instance import is_served
 
 from .town import Town, town
 
@@ -43,12 +44,51 @@ def test_serve_becomes_the_service_under_the_same_number(here: Town):
     assert second.returncode == 3 and "is served by process" in second.stderr
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="an older Python looks into the working folder first")
+def test_what_lies_in_the_working_folder_is_not_imported(here: Town):
+    """Somebody's downloads, or another checkout."""
+    for name in ("aiohttp.py", "sqlite3.py", "comfy_env.py"):
+        (here.folder / name).write_text("raise SystemExit('a file of the working folder runs')\n")
+    here.argv = lambda *more: [sys.executable, "-P", "-c", COMMAND, "serve", "--port", "0"]
+    here.start()
+    here.do("restart")
+    here.generation(2)
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "http", "²"])
+def test_a_port_that_is_none_is_refused_and_not_taken_for_another(here: Town, port: str):
+    answer = subprocess.run(
+        [sys.executable, "-m", "comfy_env.orchestrator", "serve", f"--port={port}"],
+        env=here.environ, capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert answer.returncode == 2 and "is no port" in answer.stderr and not here.state.exists()
+
+
+def test_a_restart_under_a_supervisor_is_waited_for_while_nobody_serves(here: Town):
+    here.environ["COMFY_ENV_ORCH_SUPERVISED"] = "1"
+    here.start()
+    asking = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "service", "restart", "--wait", "60"],
+        env=here.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    try:
+        assert here.first.wait(60) == 75
+        here.wait(lambda: asking.poll() is not None or not is_served(here.state), 20, "nobody serves")
+        here.start()
+        out, err = asking.communicate(timeout=60)
+    finally:
+        asking.kill()
+        asking.wait(10)
+    assert asking.returncode == 0 and "generation 2 serves" in out, err
+
+
 def test_status_restart_release_reap_and_stop(here: Town):
     here.start()
     here.session()
     here.send("hello")
     here.wait(lambda: here.served() == ["hello"], 30)
     status = command(here, "service", "status")
+    assert "to load new code it starts its successor itself" in status.stdout
     assert status.returncode == 0 and f"generation 1, process {here.owner['pid']}" in status.stdout and "echo" in status.stdout
     assert "bytes" not in command(here, "service", "release", "echo").stderr
     assert "its worker was ended" in command(here, "service", "reap", "echo").stdout

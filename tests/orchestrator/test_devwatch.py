@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import time
@@ -13,7 +14,10 @@ import pytest
 from comfy_env.orchestrator import devwatch
 from comfy_env.orchestrator.devwatch import Do, Phase, Watch, changed, fingerprint, looked, problem, snapshot
 from comfy_env.orchestrator.devwatch import tested as judge
+from comfy_env.orchestrator.events import Found
+from comfy_env.orchestrator.watching import SourceWatch
 
+from .kit import run, until
 from .town import town
 
 BOOT = Watch.of("boot")
@@ -148,6 +152,49 @@ def test_what_changed_is_named_and_its_syntax_is_checked_without_writing(package
     assert sorted(package.rglob("*")) == files
 
 
+def test_what_an_editor_keeps_beside_a_source_is_no_change(package: Path):
+    before = fingerprint(snapshot(package))
+    (package / "inner/.#a.py").symlink_to("somebody@here.1234")   # that a buffer has changes
+    (package / "inner/.a.py.swp.py").write_text("half a line (")
+    assert fingerprint(snapshot(package)) == before
+
+
+def test_a_source_that_cannot_be_read_is_told_and_is_no_failure_of_the_watch(package: Path):
+    before = snapshot(package)
+    (package / "inner/loop.py").symlink_to("loop.py")
+    assert changed(before, snapshot(package)) == [os.path.join("inner", "loop.py")]
+    assert "loop.py cannot be read" in problem(["inner/loop.py"], package)
+
+
+def test_beside_a_successor_nobody_looks(package: Path):
+    """It looks for itself: two would test the tree twice and tell of it twice."""
+    serves, heard = [True], []
+
+    async def post(event: object) -> None:
+        heard.append(event)
+
+    async def test() -> dict:
+        return {"ok": True, "problem": ""}
+
+    async def story():
+        watch = SourceWatch(snapshot(package), test, post, heard.append, lambda: serves[0], package)
+        (package / "inner/a.py").write_text("def f(:\n")
+        looking = asyncio.create_task(watch.run(0.001))
+        await until(lambda: heard)
+        serves[0] = False
+        (package / "inner/a.py").write_text("y = 22\n")
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+        assert len(heard) == 1
+        serves[0] = True
+        await until(lambda: len(heard) == 2)
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+    run(story)
+    assert "SyntaxError" in heard[0] and isinstance(heard[1], Found)
+
+
 def test_an_installed_copy_is_not_watched():
     assert devwatch.is_checkout()
     assert not devwatch.is_checkout(Path("/usr/lib/python3/site-packages/comfy_env"))
@@ -181,7 +228,7 @@ def test_a_broken_tree_is_told_once_and_restarts_nothing(tmp_path: Path):
         whole = path.read_text()
         path.write_text(whole[: len(whole) // 2] + "\n(")
         here.wait(lambda: here.notes(), 30, "it is told")
-        until = time.monotonic() + 2.0  # twenty looks more
+        until = time.monotonic() + 1.0  # ten looks more
         here.wait(lambda: time.monotonic() > until, 5)
         assert len([note for note in here.notes() if "cannot be loaded" in note]) == 1
         assert here.attempts() == 0 and armed_lines(here.words()) == 0

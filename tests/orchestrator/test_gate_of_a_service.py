@@ -85,6 +85,25 @@ def test_a_plugin_can_refuse_a_build_and_a_wish_is_not_refused(tmp_path: Path):
         here.generation(2)
 
 
+def test_a_plugin_that_thinks_long_about_a_build_keeps_nobody_waiting(tmp_path: Path):
+    says, filtered = tmp_path / "says", tmp_path / "says.filter"
+    says.write_text("idle")
+    filtered.write_text("hang")
+    with town(tmp_path, copied=True) as here:
+        here.environ["TOWN_SAYS"] = str(says)
+        here.more = ["--agents", "tests.orchestrator.blocking:plugin"]
+        here.start()
+        here.session()
+        here.touch()
+        until = time.monotonic() + 6.0   # by then the build is tested, and the plugin asked
+        while time.monotonic() < until:
+            assert here.get("/health")["generation"] == 1
+        here.send("hello")
+        here.wait(lambda: here.served() == ["hello"], 30)
+        filtered.unlink()
+        here.generation(2)
+
+
 def test_a_successor_on_probation_does_not_hand_over(tmp_path: Path):
     with town(tmp_path, CONFIRM_S="3") as here:
         here.start()

@@ -38,7 +38,7 @@ def serves_on(here: Town, attempts: int = 1) -> None:
     here.send("after")
     here.wait(lambda: sorted(here.served()) == ["after", "before"], 30, "both messages are served")
     here.wait(lambda: sorted(here.ends().values()) == [["done"], ["done"]], 30)
-    until = time.monotonic() + 2.0
+    until = time.monotonic() + 1.0   # five questions to the gate, ten looks at the sources
     here.wait(lambda: time.monotonic() > until, 5)
     assert here.attempts() == attempts, "it was tried again"
     assert here.phase() == "cooldown" and here.services() == [here.owner["pid"]]
@@ -88,6 +88,17 @@ def test_one_that_dies_after_the_word_is_replaced_by_the_old_one(here: Town):
     here.edit("orchestrator/service.py", "        await self.holding.take(self.desk, looked=self._heir is not None)\n", f"        {DIES}")
     assert "exited with status 9" in failed(here, "could not be loaded")
     serves_on(here)
+
+
+def test_one_that_hangs_after_the_word_is_ended_before_the_store_is_taken_back(tmp_path: Path):
+    with town(tmp_path, copied=True, SERVING_S="1.5") as here:
+        here.start()
+        here.session()
+        here.send("before")
+        took = "        await self.holding.take(self.desk, looked=self._heir is not None)\n"
+        here.edit("orchestrator/service.py", took, "        if self._heir is not None:\n            time.sleep(600)\n" + took)
+        failed(here, "got the word and did not serve in time")
+        serves_on(here)
 
 
 def test_one_that_dies_three_seconds_after_it_serves_is_replaced_by_the_old_one(here: Town, record_property):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from .load import Panel
 from .town import Town, town
 
 PROGRAM = Path(__file__).with_name("killed.py")
@@ -25,6 +26,24 @@ def kills(folder: Path, at: str, generation: int, **settings: str) -> Iterator[T
     with town(folder, program=PROGRAM, CONFIRM_S="40", **settings) as here:
         here.environ |= {"KILL_AT": at, "KILL_GENERATION": str(generation), "KILL_FLAG": str(folder / "killed")}
         yield here
+
+
+def test_a_client_that_stays_connected_is_shown_what_the_one_that_died_had_committed(tmp_path: Path):
+    """The successor dies before it serves, so nobody closed the clients of the old one: they resume nothing by themselves."""
+    with kills(tmp_path, "store changed", 2) as here:
+        here.start()
+        here.session()
+        with Panel(here, every=0.05) as panel:
+            here.do("restart")
+            here.wait(lambda: panel.frames["restart.failed"], 40)
+            here.send("after")
+            here.wait(lambda: here.ends() and all(here.ends().values()), 30)
+            last = here.events()[-1]["seq"]
+            here.wait(lambda: panel.events and panel.events[-1] >= last, 20)
+        committed = here.events()
+        assert [event for event in committed if event["body"].get("text") == "my last word"] and was_killed(here)
+        assert panel.generations == [1], "it was closed: this tells nothing"
+        assert panel.events == [event["seq"] for event in committed]
 
 
 def was_killed(here: Town) -> bool:
@@ -84,7 +103,7 @@ def test_a_process_killed_at_a_commit_loses_and_doubles_nothing(tmp_path: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", COMMITS)
+@pytest.mark.parametrize("at", [*COMMITS[::2], *(pytest.param(at, marks=pytest.mark.long) for at in COMMITS[1::2])])
 def test_a_successor_killed_at_a_commit_while_the_old_one_stands_by_loses_and_doubles_nothing(tmp_path: Path, at: str):
     with kills(tmp_path, at, 2) as here:
         here.start()

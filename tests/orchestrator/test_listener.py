@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from comfy_env.errors import ComfyEnvError
 from comfy_env.orchestrator import listener as listening
 from comfy_env.orchestrator.listener import Acceptor, bind, from_supervisor, inherited
 
@@ -138,8 +139,9 @@ def test_a_child_that_inherits_it_leaves_the_shared_flag_alone_and_serves(listen
 
 def test_a_taken_port_is_tried_for_a_while_and_then_told(listener: socket.socket):
     port = listener.getsockname()[1]
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(ComfyEnvError, match="cannot be listened on: Address already in use") as caught:
         bind("127.0.0.1", port, 0.2)
+    assert "--port" in caught.value.hint
     threading.Timer(0.3, listener.close).start()
     with bind("127.0.0.1", port, 5) as found:
         assert found.getsockname()[1] == port

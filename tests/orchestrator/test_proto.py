@@ -45,6 +45,10 @@ def test_a_frame_is_read(text: str, frame: object):
         ('{"kind": "msg", "session": "s", "id": "1", "text": "x", "more": 1}', "no field 'more'"),
         (json.dumps({"kind": "stop", "session": "s" * 300}), "longer than 200"),
         (json.dumps({"kind": "stop", "session": "a\0b"}), "zero character"),
+        ('{"kind": "msg", "session": "s", "id": "1", "text": "\\ud800"}', "'text' holds half a character"),
+        ('{"kind": "hello", "v": 1, "after": -1}', "'after' must be between 0"),
+        ('{"kind": "hello", "v": 1, "after": 9223372036854775808}', "'after' must be between 0"),
+        ("[" * 100_000, "must be JSON"),
         ("x" * (proto.LONGEST + 1), "longer than"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -50,7 +52,9 @@ def test_messages_are_held_for_a_prompt_and_a_while_after_its_comfyui_fell_silen
     busy = Render().heard(Queue(("p",)), 10.0)
     lost = busy.missed(20.0).missed(20.0).missed(20.0)
     assert [busy.holding(11.0, 120.0), lost.holding(139.0, 120.0), lost.holding(140.0, 120.0)] == ["p", "p", ""]
-    assert Render(since=0.0).holding(1.0, 120.0) == "", "one that never got through holds nothing"
+    new = Render(since=0.0)
+    assert new.holding(1.0, 120.0) is None, "one that has not got through yet knows neither to hold nor to queue what is held"
+    assert new.holding(120.0, 120.0) == "" == new.heard(Queue(), 1.0).holding(2.0, 120.0)
 
 
 def rendered(rows: list) -> list[tuple[str, str]]:
@@ -176,6 +180,41 @@ def test_a_comfyui_killed_in_the_middle_of_a_render_opens_the_gate_after_the_hol
         assert seconds >= 5, "it did not wait for the hold"
         here.wait(lambda: here.served() == ["held"], 30)
         assert "a restart does not wait any longer for render" in here.words()
+
+
+@pytest.mark.parametrize("then", ["idle", "off"])
+def test_messages_held_when_the_process_was_killed_are_served_by_the_next_one(tmp_path: Path, then: str):
+    with ComfyUI() as comfyui, town(tmp_path, COMFYUI_URL=comfyui.url, UNKNOWN_HOLD_S="600") as here:
+        comfyui.running = ["8f3a"]
+        here.start()
+        here.session("s", "echo-gpu")
+        here.wait(lambda: here.get("/api/state")["render"]["state"] == "busy", 20)
+        here.wait(lambda: here.send(f"text {len(here.ends())}")["state"] == messages.HELD, 20)
+        os.kill(here.owner["pid"], signal.SIGKILL)
+        here.first.wait(20)
+        comfyui.finish("8f3a")
+        here.environ["COMFY_ENV_ORCH_COMFYUI_URL"] = comfyui.url if then == "idle" else "off"
+        here.start()
+        here.wait(lambda: all(here.ends().values()) and len(here.served()) == len(here.ends()), 30)
+
+
+def test_messages_held_before_stay_held_until_it_is_known_whether_comfyui_renders(tmp_path: Path):
+    with ComfyUI() as comfyui, town(tmp_path, COMFYUI_URL=comfyui.url, UNKNOWN_HOLD_S="600") as here:
+        comfyui.running = ["8f3a"]
+        here.start()
+        here.session("s", "echo-gpu")
+        here.wait(lambda: here.get("/api/state")["render"]["state"] == "busy", 20)
+        here.wait(lambda: here.send(f"text {len(here.ends())}")["state"] == messages.HELD, 20)
+        served = here.served()
+        comfyui.kill()
+        os.kill(here.owner["pid"], signal.SIGKILL)
+        here.first.wait(20)
+        here.start()
+        until = time.monotonic() + 3.0   # it keeps house every second
+        here.wait(lambda: time.monotonic() > until, 10)
+        assert here.served() == served and [line for line in waiting(here) if line.startswith("held message: 1")]
+        comfyui.start()
+        here.wait(lambda: len(here.served()) == len(served) + 1, 30)
 
 
 def test_held_messages_keep_the_gate_shut_and_are_served_in_order_at_the_end_of_the_render(tmp_path: Path):

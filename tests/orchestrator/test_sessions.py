@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pytest
 
 from comfy_env.orchestrator import messages
 from comfy_env.orchestrator.gate import Kind
-from comfy_env.orchestrator.problems import Refused, StoreClosed
+from comfy_env.orchestrator.problems import Refused, StoreClosed, StoreTrouble
 from comfy_env.orchestrator.sessions import Sessions
+from comfy_env.orchestrator.store import Store
 from comfy_env.orchestrator.workers import Workers
 from comfy_env.testing.echo import GUEST
 from comfy_env.values import Busy, EnvPlan
 
-from .kit import ScriptedWorkers, run, service, until
+from .kit import AGENTS, ScriptedWorkers, agent, run, service, until
 
 
 def states(sessions: Sessions, session: str = "s"):
@@ -102,6 +104,41 @@ def test_a_message_sent_again_is_answered_with_the_same_number_and_served_once(t
             await workers.finish()
             await until(lambda: busy(sessions) == set())
             assert len(workers.asked) == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize("turns_before", range(5))
+def test_a_message_in_the_last_moment_is_accepted_by_one_of_the_two_and_its_resend_is_served_once(tmp_path: Path, turns_before: int):
+    """Thirty messages are on their way when the old owner lets go, a few turns of the loop later or at once."""
+
+    async def sent(sessions: Sessions, number: int) -> bool:
+        try:
+            await sessions.accept("s", f"c{number}", f"text {number}")
+        except StoreClosed:
+            return False
+        return True
+
+    async def story():
+        async with service(tmp_path) as old:
+            await old.open("s", "echo")
+            old.fence(True)
+            sending = [asyncio.ensure_future(sent(old, number)) for number in range(30)]
+            for _ in range(turns_before):
+                await asyncio.sleep(0)
+            store = old._store
+            await old.stop()
+            await asyncio.to_thread(store.close)
+            accepted = await asyncio.gather(*sending)
+        workers = ScriptedWorkers()
+        async with service(tmp_path, workers) as new:
+            kept = set(await states(new))
+            assert kept == {f"c{number}" for number, was in enumerate(accepted) if was}, "told one thing, kept another"
+            assert all(await asyncio.gather(*(sent(new, number) for number in range(30))))
+            for _ in range(30):
+                await workers.finish()
+            await until(lambda: busy(new) == set())
+            assert sorted(given["text"] for given in workers.asked) == sorted(f"text {number}" for number in range(30))
 
     run(story)
 
@@ -217,6 +254,100 @@ def test_send_now_does_not_wait_for_the_render(tmp_path: Path):
     run(story)
 
 
+def held_then(tmp_path: Path, after_restart):
+    """Hold a message, end the process, and go on with another one."""
+
+    async def story():
+        async with service(tmp_path) as sessions:
+            await sessions.open("s", "gpu")
+            await sessions.hold("8f3a")
+            await sessions.accept("s", "c", "x")
+        workers = ScriptedWorkers()
+        async with service(tmp_path, workers) as after:
+            await after_restart(after, workers)
+
+    run(story)
+
+
+def test_what_was_held_is_served_where_the_render_ended_while_nobody_served(tmp_path: Path):
+    async def idle(after: Sessions, workers: ScriptedWorkers):
+        await after.hold("")
+        await workers.finish()
+        await until(lambda: busy(after) == set())
+
+    held_then(tmp_path, idle)
+
+
+def test_a_held_message_whose_agent_is_gone_keeps_neither_the_others_nor_the_gate(tmp_path: Path, monkeypatch):
+    other = agent("gpu2", shares_gpu=True)
+
+    async def story():
+        with monkeypatch.context() as patch:
+            patch.setitem(AGENTS, "gpu2", other)
+            async with service(tmp_path) as sessions:
+                await sessions.hold("8f3a")
+                for session, name in (("a", "gpu2"), ("b", "gpu")):
+                    await sessions.open(session, name)
+                    await sessions.accept(session, "c", name)
+        workers = ScriptedWorkers()
+        async with service(tmp_path, workers) as after:
+            await after.hold("")
+            await workers.finish()
+            await until(lambda: busy(after) == set())
+            assert [given["text"] for given in workers.asked] == ["gpu"]
+            assert await states(after, "a") == {"c": messages.QUEUED}, "it waits until its agent is back"
+
+    run(story)
+
+
+def test_a_message_that_is_being_accepted_when_the_render_ends_is_served(tmp_path: Path):
+    """It is committed as held while the loop, which does not know it yet, hears that the render is over."""
+
+    async def story():
+        workers = ScriptedWorkers()
+        async with service(tmp_path, workers) as sessions:
+            await sessions.open("s", "gpu")
+            await sessions.hold("8f3a")
+            accepting = asyncio.create_task(sessions.accept("s", "c", "x"))
+            await asyncio.sleep(0)
+            sessions._store.write(lambda t: None).result(10)   # the loop stands still: the message is committed, nobody was told
+            await sessions.hold("")
+            assert (await accepting).state == messages.HELD
+            await sessions.hold("")
+            await workers.finish()
+            await until(lambda: busy(sessions) == set())
+
+    run(story)
+
+
+def test_what_could_not_be_queued_at_the_end_of_a_render_is_queued_later(tmp_path: Path, monkeypatch):
+    full, own = [], Store._must_be_ours
+
+    def must_be_ours(store: Store) -> None:
+        own(store)
+        if full:
+            raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "_must_be_ours", must_be_ours)
+
+    async def story():
+        workers = ScriptedWorkers()
+        async with service(tmp_path, workers) as sessions:
+            await sessions.open("s", "gpu")
+            await sessions.hold("8f3a")
+            await sessions.accept("s", "c", "x")
+            full.append(True)
+            with pytest.raises(StoreTrouble):
+                await sessions.hold("")
+            assert busy(sessions) == {Kind.HELD}
+            full.clear()
+            await sessions.hold("")
+            await workers.finish()
+            await until(lambda: busy(sessions) == set())
+
+    run(story)
+
+
 # ---- refusals
 
 
@@ -227,6 +358,79 @@ def test_an_unknown_agent_or_session_is_refused_by_name(tmp_path: Path):
                 await sessions.open("s", "nobody")
             with pytest.raises(Refused, match="no session 's'"):
                 await sessions.accept("s", "c", "x")
+
+    run(story)
+
+
+def test_the_end_of_a_turn_waits_for_a_disk_that_is_full_and_is_not_lost(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("comfy_env.orchestrator.sessions._PAUSE", 0.02)
+    full, own = [], Store._must_be_ours
+
+    def must_be_ours(store: Store) -> None:
+        own(store)
+        if full:
+            raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "_must_be_ours", must_be_ours)
+
+    async def story():
+        workers, rows = ScriptedWorkers(), []
+        async with service(tmp_path, workers, rows) as sessions:
+            await sessions.open("s", "echo")
+            await sessions.accept("s", "c1", "one")
+            await until(lambda: len(workers.asked) == 1)
+            full.append(True)
+            await workers.finish({"text": "the reply"})
+            with pytest.raises(StoreTrouble, match="disk is full"):
+                await sessions.accept("s", "c2", "two")
+            assert Kind.TURN in busy(sessions), "the gate may open over a reply that is not kept"
+            full.clear()
+            await until(lambda: busy(sessions) == set())
+            assert [json.loads(row.body)["text"] for row in rows if row.kind == messages.DONE] == ["the reply"]
+            assert (await states(sessions)) == {"c1": messages.DONE}
+
+    run(story)
+
+
+def test_a_call_that_fails_in_a_way_of_its_own_ends_its_turn(tmp_path: Path, caplog):
+    async def story():
+        workers, rows = ScriptedWorkers(), []
+        async with service(tmp_path, workers, rows) as sessions:
+            await sessions.open("s", "echo")
+            await sessions.accept("s", "c", "x")
+            await workers.finish(OSError("no such interpreter"))
+            await until(lambda: busy(sessions) == set())
+            assert await states(sessions) == {"c": messages.FAILED}
+        told = [json.loads(row.body) for row in rows if row.kind == messages.FAILED]
+        assert told == [{"error": "OSError", "text": "no such interpreter"}]
+
+    run(story)
+    assert "could not be asked" in caplog.text
+
+
+def looped() -> list:
+    value: list = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize("answer", [{("a", "tuple"): 1}, {"loss": float("nan")}, looped(), {"at": Path("x")}], ids=repr)
+def test_an_answer_that_json_cannot_hold_is_shown_as_text_and_any_client_can_read_it(tmp_path: Path, answer: object):
+    def no_number(word: str):
+        raise AssertionError(f"{word} is not JSON")
+
+    async def story():
+        workers, rows = ScriptedWorkers(), []
+        async with service(tmp_path, workers, rows) as sessions:
+            await sessions.open("s", "echo")
+            await sessions.accept("s", "c", "x")
+            await until(lambda: workers.asked)
+            workers.say(answer)
+            await workers.finish(answer)
+            await until(lambda: busy(sessions) == set())
+            assert await states(sessions) == {"c": messages.DONE}
+        bodies = [row.body for row in rows if row.kind in ("said", messages.DONE)]
+        assert len(bodies) == 2 and all(json.loads(body, parse_constant=no_number) for body in bodies)
 
     run(story)
 

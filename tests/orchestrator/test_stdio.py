@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -68,17 +69,22 @@ def test_the_tools_answer_where_nothing_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="the mcp package is not installed")
-def test_an_mcp_client_lists_and_calls_the_tools():
+def test_an_mcp_client_lists_and_calls_the_tools_and_hears_why_one_failed(tmp_path):
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
+    given = {**os.environ, "COMFY_ENV_ORCH_STATE_DIR": str(tmp_path / "state")}
+
     async def story():
-        program = StdioServerParameters(command=sys.executable, args=["-c", "from comfy_env.cli import main; main(['mcp'])"])
+        program = StdioServerParameters(command=sys.executable, args=["-c", "from comfy_env.cli import main; main(['mcp'])"], env=given)
         async with stdio_client(program) as (read, write), ClientSession(read, write) as session:
             await session.initialize()
             names = [tool.name for tool in (await session.list_tools()).tools]
             answer = await session.call_tool("story", {"env": "no such env"})
-            return names, answer
+            problem = await session.call_tool("release", {"env": "no such env"})
+            return names, answer, problem
 
-    names, answer = asyncio.run(story())
+    names, answer, problem = asyncio.run(story())
+    assert problem.isError if hasattr(problem, "isError") else problem.is_error
+    assert "no service runs over" in str(problem) and "comfy-env serve" in str(problem), "the client is not told what to do"
     assert names == ["status", "workers", "story", "release", "run"] and "no story" in str(answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -15,7 +16,7 @@ import pytest
 
 from comfy_env.orchestrator import messages, opening, schema
 from comfy_env.orchestrator.opening import NAME, Damaged, look, open_checked, open_known
-from comfy_env.orchestrator.problems import Refused, StaleOwner, StoreClosed, StoreRefused
+from comfy_env.orchestrator.problems import Refused, StaleOwner, StoreClosed, StoreRefused, StoreTrouble
 from comfy_env.orchestrator.store import Row, Store, owner
 
 Opened = Callable[..., Store]
@@ -118,6 +119,25 @@ def test_a_transaction_that_fails_tells_every_asker(opened, tmp_path):
     assert all(isinstance(_settled(future), (int, StaleOwner)) for future in waiting)
 
 
+def test_a_full_disk_is_told_and_passes(opened):
+    store = opened()
+    session(store)
+    ask(store, lambda t: t.db.execute("PRAGMA max_page_count = 1"))   # the system's own answer to a full disk, from now on
+    for number in range(3):
+        with pytest.raises(StoreTrouble, match="cannot be written: database or disk is full"):
+            accept(store, f"c{number}", "x" * 20_000)
+    ask(store, messages.sessions)
+    assert "disk is full" in store.trouble, "that it can be read means nothing"
+    ask(store, lambda t: t.db.execute("PRAGMA max_page_count = 1073741823"))
+    assert accept(store, "c1", "x" * 20_000).fresh, "half of what was refused was kept"
+    assert store.trouble == ""
+
+
+def test_a_mistake_in_a_job_is_no_trouble_of_the_disk(opened):
+    with pytest.raises(sqlite3.IntegrityError):
+        ask(opened(), lambda t: t.db.execute("INSERT INTO sessions VALUES ('s', NULL, '', 0)"))
+
+
 def _settled(future: Future):
     return future.exception(10) or future.result(10)
 
@@ -141,6 +161,23 @@ def test_closing_commits_what_was_accepted_and_refuses_the_rest(opened, tmp_path
     with pytest.raises(StoreClosed):
         store.write(lambda t: None)
     assert sound(tmp_path)
+
+
+def test_an_asker_that_goes_away_costs_nobody_else_an_answer(opened):
+    store = opened()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(t):
+        begun.set()
+        assert go_on.wait(10)
+
+    first = store.write(slow)
+    assert begun.wait(10)
+    gone, other = store.write(lambda t: t.event("s", "gone")), store.write(lambda t: t.event("s", "other"))
+    gone.cancel()
+    go_on.set()
+    assert first.result(10) is None and other.result(10)
+    assert store.write(lambda t: t.db.execute("SELECT COUNT(*) FROM events").fetchone()[0]).result(10) == 2, "what was put in is done"
 
 
 def test_only_this_user_can_read_it(opened, tmp_path):
@@ -208,7 +245,8 @@ def test_held_messages_are_queued_in_order(opened):
     assert ask(store, lambda t: messages.flush(t)) == seqs
 
 
-def test_old_events_are_forgotten_and_messages_are_not(opened):
+def test_old_events_are_forgotten_and_messages_are_not(opened, monkeypatch):
+    monkeypatch.setattr(messages, "ALWAYS_KEPT", 0)
     now = [1000.0]
     store = opened(clock=lambda: now[0])
     session(store)
@@ -217,6 +255,16 @@ def test_old_events_are_forgotten_and_messages_are_not(opened):
     ask(store, lambda t: t.event("s", "said", "new"))
     assert ask(store, lambda t: messages.prune(t, 21, 200)) == 1
     assert not accept(store, "c1").fresh
+
+
+def test_a_clock_that_was_set_wrong_does_not_cost_what_tabs_resume_from(opened):
+    now = [0.0]   # a machine whose clock starts in 1970 and is then set right
+    store = opened(clock=lambda: now[0])
+    session(store)
+    accept(store, "c1")
+    now[0] = 1.8e9
+    assert ask(store, lambda t: messages.prune(t, 21, 200)) == 0
+    assert len(ask(store, lambda t: messages.events(t, "s", 0))) == 1
 
 
 def test_the_oldest_events_go_when_there_is_too_much(opened):
@@ -312,6 +360,34 @@ def test_a_damaged_store_is_set_aside_and_what_can_be_read_is_saved(opened, tmp_
     assert "damaged" in remarks[0] and "set aside" in remarks[1]
     assert len(list(tmp_path.glob("store-damaged-*.db"))) == 1 and sound(tmp_path)
     assert kept == 0 if damage.startswith("no") else 0 < kept
+
+
+@pytest.fixture
+def cut_off(opened, tmp_path: Path) -> Path:
+    """A store whose owner was killed while it wrote: pages of an open transaction are on disk, its journal is there."""
+    store = opened()
+    session(store)
+    store.close()
+    folder = tmp_path / "cut off"
+    folder.mkdir()
+    with contextlib.closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = TRUNCATE")
+        db.execute("PRAGMA cache_size = 5")
+        db.execute("BEGIN IMMEDIATE")
+        for number in range(500):
+            db.execute("INSERT INTO sessions VALUES (?, 'echo', ?, 0)", (f"x{number}", "t" * 500))
+        for name in (NAME, f"{NAME}-journal"):
+            shutil.copy(tmp_path / name, folder / name)
+        db.execute("ROLLBACK")
+    assert (folder / f"{NAME}-journal").stat().st_size > 0
+    return folder
+
+
+def test_a_store_whose_owner_was_killed_in_the_middle_of_writing_is_mended_at_the_next_start(cut_off: Path):
+    db, remarks = open_checked(cut_off)
+    with contextlib.closing(db):
+        assert remarks == () and db.execute("SELECT id FROM sessions").fetchall() == [("s",)]
+    assert sound(cut_off)
 
 
 def test_looking_changes_nothing(opened, tmp_path):

@@ -30,6 +30,7 @@ SET_AND_BECOME = "import os, sys; os.environ['SYSTEMD_EXEC_PID'] = str(os.getpid
         (Facts(10, 9, "launchd"), Mode.SUPERVISED),
         (Facts(10, 9, "bash"), Mode.SPAWN),
         (Facts(10, 9, told=True), Mode.SUPERVISED),
+        (Facts(10, 1, environ={"SYSTEMD_EXEC_PID": "10"}, told=False), Mode.SPAWN),
         (Facts(10, 1, environ={"SYSTEMD_EXEC_PID": "10"}, heir=True), Mode.SPAWN),
     ],
 )
@@ -40,7 +41,7 @@ def test_the_evidence_is_judged(facts: Facts, mode: Mode):
 
 @pytest.mark.deadline(120)
 def test_supervised_it_proves_the_new_code_and_ends_with_75(tmp_path: Path):
-    with town(tmp_path, copied=True) as here:
+    with town(tmp_path, copied=True, SUPERVISED="-1") as here:
         argv = [sys.executable, "-c", SET_AND_BECOME, *here.argv()]
         here.argv = lambda *more: argv
         here.start()
@@ -67,7 +68,9 @@ def test_supervised_it_stays_with_code_that_cannot_serve(tmp_path: Path):
 
 @pytest.mark.deadline(120)
 def test_a_marker_inherited_from_a_parent_does_not_count(tmp_path: Path):
-    with town(tmp_path) as here:
+    with town(tmp_path, SUPERVISED="-1") as here:
+        argv = ["sh", "-c", '"$@"; exit $?', "sh", *here.argv()]   # so that its parent is no container's first process
+        here.argv = lambda *more: argv
         here.start(SYSTEMD_EXEC_PID="1", INVOCATION_ID="abc")
         here.do("restart")
         here.generation(2)
