@@ -57,16 +57,31 @@ def settle(plan: EnvPlan, settings: Settings, python: str) -> Settled:
 
     ``python`` is the version of the environment's interpreter.
     """
-    if not any(map(is_asked, plan.dependencies)):
+    asked = {line: Requirement(line) for line in plan.dependencies if is_asked(line)}
+    if not asked:
         return Settled(plan.dependencies)
+    family = {line: f"{wanted.name}=={_host_version(wanted.name, plan)}" for line, wanted in asked.items() if _is_family(wanted)}
+    found = _looked_up({line: wanted for line, wanted in asked.items() if line not in family}, plan, settings, python)
+    lines = tuple(family.get(line) or found.get(line) or line for line in plan.dependencies)
+    build = host_torch.host_version().partition("+")[2]
+    return Settled(lines, host_torch.indexes(build, settings) if family and build and not plan.indexes else ())
+
+
+def _looked_up(asked: dict[str, Requirement], plan: EnvPlan, settings: Settings, python: str) -> dict[str, str]:
+    """Return what the index has for each of the requirements; raises BuildFailed."""
+    if not asked:
+        return {}
+    if not settings.cuda_wheels_index:
+        raise BuildFailed(
+            f"{next(iter(asked.values())).name} is looked up in an index of CUDA wheels, and {VARIABLE} is not set", env=plan.key,
+            hint=f"set {VARIABLE} to the URL of the index the pack's author names",
+        )
     target = _target(plan, python)
-    lines = tuple(_settled(Requirement(line), plan, settings, target) if is_asked(line) else line for line in plan.dependencies)
-    family = any(_is_family(line) for line in plan.dependencies if is_asked(line))
-    return Settled(lines, host_torch.indexes(target.torch.local or "", settings) if family and not plan.indexes else ())
+    return {line: _settled(wanted, plan, settings, target) for line, wanted in asked.items()}
 
 
-def _is_family(line: str) -> bool:
-    return canonicalize_name(Requirement(line).name) in FAMILY
+def _is_family(wanted: Requirement) -> bool:
+    return canonicalize_name(wanted.name) in FAMILY
 
 
 @dataclass(frozen=True)
@@ -110,13 +125,6 @@ def _target(plan: EnvPlan, python: str) -> Target:
 
 
 def _settled(wanted: Requirement, plan: EnvPlan, settings: Settings, target: Target) -> str:
-    if canonicalize_name(wanted.name) in FAMILY:
-        return f"{wanted.name}=={_host_version(wanted.name, plan)}"
-    if not settings.cuda_wheels_index:
-        raise BuildFailed(
-            f"{wanted.name} is looked up in an index of CUDA wheels, and {VARIABLE} is not set", env=plan.key,
-            hint=f"set {VARIABLE} to the URL of the index the pack's author names",
-        )
     specifier = SpecifierSet(str(wanted.url).partition(":")[2])
     pages = wheel_pages.links(settings.cuda_wheels_index, wanted.name, plan.key)
     found = [(version, url) for version, url in _wheels(wanted.name, pages, target) if specifier.contains(version.public, prereleases=True)]
@@ -127,10 +135,12 @@ def _settled(wanted: Requirement, plan: EnvPlan, settings: Settings, target: Tar
 
 def _host_version(name: str, plan: EnvPlan) -> str:
     try:
-        return metadata.version(name) if name != "torch" else host_torch.host_version()
+        version = metadata.version(name) if canonicalize_name(name) != "torch" else host_torch.host_version()
     except metadata.PackageNotFoundError:
-        what = f"{name} means the host's version, and the host has none"
-        raise BuildFailed(what, env=plan.key, hint=_INSTALL.format(name)) from None
+        version = ""
+    if not version:
+        raise BuildFailed(f"{name} means the host's version, and the host has none", env=plan.key, hint=_INSTALL.format(name))
+    return version
 
 
 def _wheels(name: str, pages: Iterable[wheel_pages.Link], target: Target) -> Iterable[tuple[Version, str]]:

@@ -100,6 +100,24 @@ def test_a_host_without_a_cuda_torch_is_told_so(host, index, torch, said):
         settle(index("0.3+cu128torch28"))
 
 
+def test_the_variable_is_named_before_a_host_without_a_card_is_blamed(host):
+    host("2.8.0+cpu")
+    with pytest.raises(BuildFailed, match="COMFY_ENV_CUDA_WHEELS_INDEX is not set"):
+        settle("")
+
+
+def test_the_torch_family_alone_follows_a_host_without_a_card_and_needs_no_index(host):
+    host("2.8.0+cpu")
+    settled = settle("", "torch @ cuda-wheels:")
+    assert settled.lines == ("torch==2.8.0+cpu",) and settled.indexes == ("https://download.pytorch.org/whl/cpu",)
+
+
+def test_a_torch_the_host_has_not_is_told_by_name(host):
+    host("")
+    with pytest.raises(BuildFailed, match="torch means the host's version, and the host has none"):
+        settle("", "torch @ cuda-wheels:")
+
+
 def test_a_plan_without_such_wheels_asks_nobody(monkeypatch):
     monkeypatch.setattr(host_torch, "host_version", None)
     assert settle("", "einops").lines == ("einops",)

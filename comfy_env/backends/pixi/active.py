@@ -8,6 +8,7 @@ from pathlib import Path
 
 from comfy_env.backends.pixi import activation, prefixes
 from comfy_env.backends.pixi.activation import Activation
+from comfy_env.errors import SpawnFailed
 from comfy_env.values import Launch
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ class Activations:
         if not (prefix / "conda-meta").is_dir():
             return None
         build = prefixes.build_of(prefix)
-        kept = activation.read(build) if build else None
+        kept = _kept(build, launch) if build else None
         return self._once(prefix, launch) if kept is None else kept
 
     def _once(self, prefix: Path, launch: Launch) -> Activation:
@@ -37,3 +38,13 @@ class Activations:
                 self._found[key], said = activation.capture(prefix, before, env=launch.env)
                 log.debug("activating %s said: %s", prefix, said)
             return self._found[key]
+
+
+def _kept(build: Path, launch: Launch) -> Activation | None:
+    try:
+        return activation.read(build)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SpawnFailed(
+            f"{build / activation.FILE}, which says what activating changes, is damaged: {error}", env=launch.env,
+            generation=launch.generation, hint="`comfy-env remove`, then `comfy-env build` makes the environment anew",
+        ) from None

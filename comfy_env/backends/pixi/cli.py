@@ -35,7 +35,7 @@ def make(making: Making) -> tuple[Path, Activation]:
 def _from_plan(making: Making) -> None:
     """Install from a manifest of our own, with the first wish for torch that can be had."""
     settled, wishes = making.settled(), host_torch.wishes(making.plan, making.settings)
-    locked = kept.take(making.plan, making.settings, making.made_from, making.target)
+    locked = kept.take(making)
     for number, wish in enumerate(wishes, start=1):
         for remark in wish.remarks:
             making.journal.say(remark)
@@ -46,6 +46,7 @@ def _from_plan(making: Making) -> None:
             return
         except BuildFailed as error:
             if number == len(wishes) or locked or isinstance(error, BuildCancelled):
+                error.hint += f"; {kept.FORGET}" if locked else ""
                 raise
             making.journal.say(f"not to be had: {error.message}")
 
@@ -58,7 +59,7 @@ def _install(making: Making) -> None:
     try:
         _run(making, "installing what is locked", "--locked")
     except BuildFailed as error:
-        if isinstance(error, BuildCancelled) or _OUTDATED not in " ".join(error.output):
+        if isinstance(error, BuildCancelled) or _OUTDATED not in words.plain(error.output):
             raise
         _despite(making)
 

@@ -23,9 +23,9 @@ class Locked:
 
 def read(request: dict[str, Any]) -> Locked:
     """Return what the request's lock holds; raises Refused."""
-    file, name = Path(request["lock"]), request["environment"]
+    file, name = request["lock_told"], request["environment"]
     try:
-        lock = rattler.LockFile.from_path(file)
+        lock = rattler.LockFile.from_path(Path(request["lock"]))
     except ParseCondaLockError as error:
         raise Refused("plan", f"{file} cannot be read: {error}") from None
     environment = lock.environment(name)
@@ -39,7 +39,17 @@ def read(request: dict[str, Any]) -> Locked:
         raise Refused("plan", f"{file}: {source.name} is built from sources ({source.location}), which needs pixi itself")
     say(f"{len(packages)} packages are locked in {file}")
     records = [package.repo_data_record() for package in packages if isinstance(package, rattler.CondaLockedBinaryPackage)]
+    for spec in request["specs"]:
+        if not any(_is_asked(spec, record) for record in records):
+            say(f"{file} does not fit its manifest, which asks for {spec}; what it locks is installed")
     return Locked(records, [_pypi(package) for package in packages if isinstance(package, rattler.PypiLockedPackage)])
+
+
+def _is_asked(spec: str, record: Any) -> bool:
+    """Return whether a locked package is what is asked for; where it came from is the lock's to say."""
+    asked = rattler.MatchSpec(spec)
+    nameless = rattler.NamelessMatchSpec(f"{asked.version or '*'} {asked.build or ''}".strip())
+    return record.name.normalized == str(asked.name and asked.name.normalized).lower() and bool(nameless.matches(record))
 
 
 def _platform(environment: Any, request: dict[str, Any]) -> Any:
@@ -47,7 +57,7 @@ def _platform(environment: Any, request: dict[str, Any]) -> Any:
     here = [platform for platform in environment.platforms() if str(platform.subdir) == request["platform"]]
     if not here:
         known = ", ".join(sorted(platform.name for platform in environment.platforms())) or "none"
-        raise Refused("platform", f"{request['lock']} locks {request['environment']!r} for {known}, not for {request['platform']}")
+        raise Refused("platform", f"{request['lock_told']} locks {request['environment']!r} for {known}, not for {request['platform']}")
     refusals = []
     for platform in here:
         try:

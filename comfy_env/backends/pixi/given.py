@@ -10,6 +10,9 @@ from pathlib import Path
 from comfy_env.packs.pixi_manifest import LOCK, Keys, Manifest, features
 from comfy_env.packs.pixi_platforms import here, targets
 
+_OUTSIDE = "environments are built outside the pack"
+_ABSOLUTE = "write the whole path, as file:///folder for a channel, or let py-rattler make it: COMFY_ENV_PIXI=off"
+
 
 def digest(manifest: Manifest | None) -> bytes:
     """Return a digest of the manifest's own tables, its lock and its scripts; b'' without one."""
@@ -37,17 +40,32 @@ def lay(manifest: Manifest, target: Path) -> None:
 
 
 def refuse_paths(manifest: Manifest, environment: str) -> None:
-    """Raise PlanError for a dependency that is a folder of the pack: a build's folder does not hold it."""
+    """Raise PlanError for a dependency, channel or wheel that is in a folder of the pack: a build's folder does not hold it."""
     for part in features(manifest, environment):
+        _refuse_folders(manifest, part)
         for at in (part, *((*part, "target", target) for target in targets(here()))):
             for kind in ("dependencies", "pypi-dependencies"):
                 _refuse_path(manifest, (*at, kind))
 
 
+def _refuse_folders(manifest: Manifest, part: Keys) -> None:
+    """Raise PlanError for a channel or a folder of wheels that is named by its place in the pack."""
+    at = part or manifest.workspace
+    for entry in manifest.get((*at, "channels")) or []:
+        name = str(entry.get("channel", "") if isinstance(entry, dict) else entry)
+        if name.startswith((".", "~")):
+            raise manifest.problem((*at, "channels"), f"the channel {name} is a folder of the pack: {_OUTSIDE}", _ABSOLUTE)
+    options = [(*at, "pypi-options", "find-links"), *([("pypi-options", "find-links")] if not part else [])]
+    for keys in options:
+        for entry in manifest.get(keys) or []:
+            if isinstance(entry, dict) and not Path(str(entry.get("path", "/"))).is_absolute():
+                raise manifest.problem(keys, f"find-links = {entry['path']!r} is a folder of the pack: {_OUTSIDE}", _ABSOLUTE)
+
+
 def _refuse_path(manifest: Manifest, at: Keys) -> None:
     for name, value in manifest.table(at).items():
         if isinstance(value, dict) and "path" in value:
-            raise manifest.problem((*at, name), f"{name} is a folder: environments are built outside the pack",
+            raise manifest.problem((*at, name), f"{name} is a folder: {_OUTSIDE}",
                                    "leave it out: a pack's own folder is on the worker's path anyway")
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from comfy_env.backends.pixi import conda_specs
 from comfy_env.backends.pixi.providers import Provider
-from comfy_env.envs import cuda_wheels, interpreters
+from comfy_env.envs import cuda_wheels, host_comfy, interpreters
 from comfy_env.envs.cuda_wheels import Settled
 from comfy_env.envs.journal import Journal
 from comfy_env.envs.sources import Sources
@@ -40,14 +42,26 @@ class Making:
     variables: Mapping[str, str]
     sources: Sources
 
+    @property
+    def lock_told(self) -> str:
+        """What the lock is called in messages: the copy a build follows goes with the build."""
+        return str(self.manifest.lock) if self.manifest and self.manifest.lock else "the lock of the last build"
+
     def worker_variables(self) -> dict[str, str]:
         """Return what a worker of the plan gets before activation: its scripts see no secret and no launcher's variable."""
         given = launch.worker_variables(self.plan, nonce="", host_nonce="", generation=0)
         return {name: value for name, value in given.items() if not name.startswith("COMFY_ENV_")}
 
     def settled(self) -> Settled:
-        """Return the plan's Python requirements with its CUDA wheels looked up; raises BuildFailed."""
-        return cuda_wheels.settle(self.plan, self.settings, python_of(self.plan))
+        """Return the plan's Python requirements, with its CUDA wheels looked up and what `comfy = true` adds; raises BuildFailed."""
+        found = cuda_wheels.settle(self.plan, self.settings, python_of(self.plan))
+        return replace(found, lines=(*found.lines, *comfy_lines(self.plan)))
+
+
+def comfy_lines(plan: EnvPlan) -> tuple[str, ...]:
+    """Return what ComfyUI's sources import at the host's versions, but for what the plan has from conda."""
+    conda = set(map(canonicalize_name, conda_specs.names(plan)))
+    return tuple(line for line in host_comfy.lines(plan) if line.partition("==")[0] not in conda)
 
 
 def python_of(plan: EnvPlan) -> str:

@@ -37,8 +37,8 @@ def text(plan: EnvPlan, settled: Settled, wish: Wish, came_from: Sources) -> str
 def _conda(plan: EnvPlan, line: str) -> str:
     parts = conda_specs.parts(plan, line)
     version = _quote(parts["version"] or "*")
-    channel = parts["channel"]
-    return f"{_quote(parts['name'])} = " + (f"{{ version = {version}, channel = {_quote(channel)} }}" if channel else version)
+    more = "".join(f", {key} = {_quote(parts[key])}" for key in ("build", "channel") if parts[key])
+    return f"{_quote(parts['name'])} = " + (f"{{ version = {version}{more} }}" if more else version)
 
 
 def _pypi(plan: EnvPlan, lines: tuple[str, ...]) -> list[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
+
+log = logging.getLogger(__name__)
 
 FILE = "conda.json"
 
@@ -46,12 +49,23 @@ def build_of(prefix: Path) -> Path | None:
 
 def look(prefix: Path) -> About:
     """Return what the prefix's own records say, read from its `conda-meta`."""
-    records = [json.loads(file.read_bytes()) for file in sorted((prefix / "conda-meta").glob("*.json"))]
+    found = [_record(file) for file in sorted((prefix / "conda-meta").glob("*.json"))]
+    records = [record for record in found if record]
     return About(
         tuple(sorted((canonicalize_name(record["name"]), str(record["version"])) for record in records)),
         tuple(sorted({str(record["channel"]).rstrip("/") for record in records if record.get("channel")})),
         tuple(sorted(f"{record.get('url', '')}#{record.get('sha256') or record.get('md5') or ''}" for record in records)),
     )
+
+
+def _record(file: Path) -> dict[str, Any]:
+    """Return a package's record, {} for one that is damaged: what a prefix holds is told as far as it can be read."""
+    try:
+        said: dict[str, Any] = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        log.warning("%s cannot be read and is passed by: %s", file, error)
+        return {}
+    return said if "name" in said and "version" in said else {}
 
 
 def write(folder: Path, about: About) -> None:
@@ -65,5 +79,9 @@ def read(folder: Path) -> About | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    said: dict[str, Any] = json.loads(file.read_bytes())
-    return About(tuple((name, version) for name, version in said["packages"]), tuple(said["channels"]), tuple(said["files"]))
+    try:
+        said: dict[str, Any] = json.loads(file.read_bytes())
+        return About(tuple((name, version) for name, version in said["packages"]), tuple(said["channels"]), tuple(said["files"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("%s cannot be read: %s", file, error)
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ RATTLER = "py-rattler"
 OLDEST = {PIXI: Version("0.43"), RATTLER: Version("0.28")}
 """The first pixi with the manifest and options used here; the first py-rattler this was proven with."""
 HOW_PIXI = "install pixi (https://pixi.sh) and put it on PATH, or name it in COMFY_ENV_PIXI; no package of a Python index is it"
-HOW_RATTLER = f"or install py-rattler (0.28 or newer) into {sys.executable}"
+HOW_RATTLER = f"or install py-rattler: {shlex.quote(sys.executable)} -m pip install 'py-rattler>={OLDEST[RATTLER]}'"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +34,7 @@ def make(making: Making) -> tuple[Path, Activation]:
     if making.manifest is not None:
         given.lay(making.manifest, making.target)
     else:
-        kept.take(making.plan, making.settings, making.made_from, making.target)
+        kept.take(making)
     prefix = install(making, env)
     return prefix, activate(making, env, prefix)
 
@@ -67,14 +66,21 @@ def of_plan(plan: EnvPlan) -> PixiEnv:
 def _conda(making: Making, env: PixiEnv, prefix: Path) -> Mapping[str, Any]:
     lock = making.target / LOCK
     asked = request(making, env, prefix, lock if lock.is_file() else None)
+    return _told(making, _what(asked), asked)
+
+
+def _told(making: Making, what: str, asked: Request) -> Mapping[str, Any]:
+    """Run what was asked and return the answer; raises BuildFailed, or PlanError for what cannot be done of the declaration."""
     try:
-        making.journal.run(_what(asked), asked.argv, making.variables, making.target)
+        making.journal.run(what, asked.argv, making.variables, making.target)
     except BuildCancelled:
         raise
     except BuildFailed as error:
         said = answered(asked)
         if said.get("trouble") == "plan":
             raise PlanError(said["what"], env=making.plan.key, hint=error.hint, output=error.output) from None
+        error.hint += f"; {kept.FORGET}" if asked.lock and making.manifest is None else ""
+        error.message = what if said.get("what") else error.message   # it said why: that its program then ended is no news
         raise words.named(error, said.get("trouble", ""), said.get("what", "")) from None
     return answered(asked)
 
@@ -88,6 +94,9 @@ def _python_packages(making: Making, env: PixiEnv, prefix: Path, answer: Mapping
     pins = making.target / kept.PYPI
     locked = answer["pypi"]
     if locked:
+        have = {canonicalize_name(package["name"]) for package in locked}
+        for line in (line for line in env.pypi if canonicalize_name(Requirement(line).name) not in have):
+            making.journal.say(f"{making.lock_told} does not fit its manifest, which asks for {line}; what it locks is installed")
         _add(making, env, prefix, tuple(_locked(making, package) for package in locked), (Wish(),), "--no-deps")
     elif pins.is_file():
         _add(making, env, prefix, tuple(pins.read_text(encoding="utf-8").splitlines()), (Wish(),), "--no-deps")
@@ -102,7 +111,7 @@ def _solve_python(making: Making, env: PixiEnv, prefix: Path, pins: Path) -> Non
     provided = probes.probe(prefixes.interpreter_of(prefix), ()).packages
     constraints = making.target / CONSTRAINTS
     constraints.write_text("".join(f"{name}=={version}\n" for name, version in sorted(provided.items())), encoding="utf-8")
-    _add(making, env, prefix, env.pypi, wishes, "--constraint", str(constraints))
+    _add(making, env, prefix, env.pypi, wishes, *(("--constraint", str(constraints)) if provided else ()))
     there = probes.probe(prefixes.interpreter_of(prefix), ()).packages
     direct: dict[str, str] = {canonicalize_name(Requirement(line).name): line for line in env.pypi if Requirement(line).url}
     lines = [direct.get(name, f"{name}=={version}") for name, version in sorted(there.items()) if provided.get(name) != version]
@@ -115,7 +124,12 @@ def _add(making: Making, env: PixiEnv, prefix: Path, lines: tuple[str, ...], wis
     making.journal.secrets = (*making.journal.secrets, *installer.secrets)
     for line in installer.remarks:
         making.journal.note(line)
-    installers.install(installer, prefixes.interpreter_of(prefix), lines, wishes, making.journal, more)
+    try:
+        installers.install(installer, prefixes.interpreter_of(prefix), lines, wishes, making.journal, more)
+    except BuildCancelled:
+        raise
+    except BuildFailed as error:
+        raise words.named(error) from None
 
 
 def _locked(making: Making, package: Mapping[str, str]) -> str:
@@ -124,14 +138,16 @@ def _locked(making: Making, package: Mapping[str, str]) -> str:
     try:
         return requirements.check(f"{package['name']} @ {package['location']}{mark}", making.plan.allow_source_builds)
     except Wrong as wrong:
-        raise PlanError(f"{making.target / LOCK}: {wrong.what}", env=making.plan.key, hint="install pixi and put it on PATH") from None
+        raise PlanError(f"{making.lock_told}: {wrong.what}", env=making.plan.key, hint="install pixi and put it on PATH") from None
 
 
 def activate(making: Making, env: PixiEnv, prefix: Path) -> Activation:
     """Return what activating the environment changes."""
     making.journal.say("finding out what activating changes")
     before = {**making.worker_variables(), "PIXI_PROJECT_ROOT": str(making.target), "PIXI_ENVIRONMENT_NAME": making.environment}
-    scripts = tuple(making.target / script for script in env.scripts)
+    for script in (script for script in env.scripts if not (making.target / script).is_file()):
+        making.journal.say(f"the activation script {script} is not there and is passed by, as pixi does")
+    scripts = tuple(making.target / script for script in env.scripts if (making.target / script).is_file())
     found, said = activation.capture(prefix, before, scripts, dict(env.variables), making.plan.key)
     for line in said.splitlines():
         making.journal.note(line)
@@ -142,8 +158,6 @@ def plan_of(making: Making, scratch: Path) -> Mapping[str, Any]:
     """Return what a build would install, solved in a scratch folder; raises BuildFailed."""
     lock = making.manifest.lock if making.manifest else None
     asked = request(replace(making, target=scratch), wanted(making), None, lock)
-    making.journal.run("solving with py-rattler", asked.argv, making.variables, scratch)
-    said: dict[str, Any] = json.loads(asked.answer.read_bytes())
-    return said
+    return _told(replace(making, target=scratch), "solving with py-rattler", asked)
 
 

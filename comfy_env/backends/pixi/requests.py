@@ -40,6 +40,7 @@ def request(making: Making, env: PixiEnv, prefix: Path | None, lock: Path | None
     asked = {
         **{name: said[name] for name in ("channels", "platform", "priority", "strategy", "needs", "constraints")},
         "specs": env.conda, "environment": making.environment, "prefix": str(prefix or ""), "lock": str(lock or ""),
+        "lock_told": making.lock_told,
         "lock_out": str(making.target / LOCK), "answer": str(answer), "root": str(making.plan.root or making.target),
         "cache": os.fspath(paths.office(making.settings) / "cache" / "conda"),
         "path": _path(making), "config": _config(making.variables), "offline": is_offline(making.variables),

@@ -8,11 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from comfy_env.backends.pixi import conda_specs, prefixes
 from comfy_env.envs import paths, probes, stamps
 from comfy_env.packs import pixi_manifest
+from comfy_env.packs.pixi_platforms import here, targets
 from comfy_env.settings import Settings
 from comfy_env.values import Changes, EnvPlan, EnvState, EnvStatus
+
+BY_HAND = "pixi, by hand"
 
 
 def prefix_in_pack(plan: EnvPlan) -> Path | None:
@@ -35,18 +40,40 @@ def as_it_is(plan: EnvPlan, interpreter: Path, probe: bool) -> EnvState:
     about = prefixes.look(prefix) if probe else prefixes.About()
     status = EnvStatus.BROKEN if facts.trouble else EnvStatus.READY
     fix = f"pixi install --manifest-path {plan.root}" if facts.trouble else ""
-    versions = (("python", facts.version),) if facts.version else ()
-    return EnvState(plan.key, status, interpreter, prefix, facts.trouble, fix, versions, "pixi, by hand", about.channels)
+    versions = (("python", facts.version), *_named(plan, {**facts.packages, **dict(about.packages)}, set())) if facts.version else ()
+    return EnvState(plan.key, status, interpreter, prefix, facts.trouble, fix, versions, BY_HAND, about.channels)
+
+
+def not_ours(plan: EnvPlan, interpreter: Path) -> EnvState:
+    """Return the state of an environment that pixi made in the pack, after ours was removed."""
+    return replace(as_it_is(plan, interpreter, probe=False), folder=None, reason="pixi made it in the pack, and only pixi removes it")
 
 
 def described(plan: EnvPlan, state: EnvState) -> EnvState:
-    """Return the state with the channels and the versions of the conda packages the plan names."""
+    """Return the state with the channels and the versions of the packages the plan or its manifest names."""
     if state.interpreter is None or state.folder is None:
         return state
     build = prefixes.build_of(prefixes.prefix_of(state.interpreter))
     about = (prefixes.read(build) if build else None) or prefixes.About()
-    named = tuple((name, about.version(name)) for name in conda_specs.names(plan) if name != "python" and about.version(name))
-    return replace(state, channels=about.channels, versions=(*state.versions, *named) if state.versions else named)
+    stamp, _ = stamps.read(state.folder)
+    there = {**(stamp.packages if stamp else {}), **dict(about.packages)}
+    return replace(state, channels=about.channels, versions=(*state.versions, *_named(plan, there, {name for name, _ in state.versions})))
+
+
+def _named(plan: EnvPlan, there: Mapping[str, str], told: set[str]) -> tuple[tuple[str, str], ...]:
+    """Return the versions of what the plan or its manifest asks for by name, without what is told already."""
+    asked = dict.fromkeys((*conda_specs.names(plan), *_manifest_names(plan)))
+    found = {name: there.get(canonicalize_name(name), "") for name in asked}
+    return tuple((name, version) for name, version in found.items() if version and name not in told | {"python"})
+
+
+def _manifest_names(plan: EnvPlan) -> list[str]:
+    manifest = pixi_manifest.of_plan(plan)
+    if manifest is None:
+        return []
+    parts = pixi_manifest.features(manifest, pixi_manifest.environment_of(plan, manifest))
+    places = [place for part in parts for place in (part, *((*part, "target", name) for name in targets(here())))]
+    return [name for place in places for kind in ("dependencies", "pypi-dependencies") for name in manifest.table((*place, kind))]
 
 
 def about(plan: EnvPlan, settings: Settings) -> prefixes.About:

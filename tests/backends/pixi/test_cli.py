@@ -108,14 +108,37 @@ DAMAGED = """  × failed to fetch x-1.0-0.conda
   ╰─▶ hash mismatch when unpacking: expected ab, got cd"""
 
 
-SAID = [(SOLVE, Unsatisfiable), (PLATFORM, PlatformMissing), (DAMAGED, PackageDamaged), ("boom", BuildFailed)]
+FULL = """  × failed to fetch x-1.0-0.conda
+  ├─▶ failed to interact with the package cache layer.
+  ╰─▶ failed to unpack `lib/x.so`: No space left on device (os error 28)"""
+OFFLINE = """  × error sending request for url (https://conda.anaconda.org/conda-forge/linux-64/repodata.json.zst)
+  ╰─▶ client error (Connect)"""
+
+
+SAID = [
+    (SOLVE, Unsatisfiable), (PLATFORM, PlatformMissing), (DAMAGED, PackageDamaged),
+    ("boom", BuildFailed), (FULL, BuildFailed), (OFFLINE, BuildFailed),
+]
 
 
 @pytest.mark.parametrize(("text", "kind"), SAID)
 def test_what_pixi_says_decides_the_errors_name(text, kind):
     error = words.named(BuildFailed("installing: pixi exited with status 1", env="k", output=tuple(text.splitlines()), hint="see the log"))
-    assert type(error) is kind and (error.env, error.hint) == ("k", "see the log")
+    assert type(error) is kind and error.env == "k" and error.hint.startswith("see the log")
     assert error.output == tuple(text.splitlines()) and "×" not in error.message and "│" not in error.message
+
+
+@pytest.mark.parametrize(("text", "step"), [
+    (SOLVE, "name a channel"), (PLATFORM, "ask its author"), (DAMAGED, "fetched"), (FULL, "make room"), (OFFLINE, "check the network"),
+])
+def test_what_is_known_of_a_cause_names_the_next_step(text, step):
+    error = words.named(BuildFailed("installing", env="k", output=tuple(text.splitlines()), hint="see the log"))
+    assert error.hint.startswith("see the log; ") and step in error.hint
+
+
+def test_a_chain_of_causes_is_told_in_one_line():
+    said = "Request failed\nCaused by: dns error\nCaused by: no such name\n"
+    assert words.in_one_line(said) == "Request failed: dns error: no such name"
 
 
 def test_words_that_are_wrapped_in_a_frame_are_still_understood():

@@ -112,19 +112,28 @@ def test_a_lock_of_every_version_is_read_and_stays_as_it_is(rattled, pack, facts
     assert sorted(os.listdir(plan.root)) == ["pixi.lock", "pixi.toml"]
 
 
-def test_a_lock_that_does_not_fit_the_manifest_is_followed_and_told_of(faked, pack, facts, channel):
+def test_a_lock_that_does_not_fit_the_manifest_is_followed_and_told_of(maker, pack, facts, channel, request):
     lock = locks.write(6, here(), channel.as_uri() + "/", facts)
-    plan = pack('[dependencies]\ngreeting = ">=1.1"\npython = "*"\n', "outdated", pixi_lock=lock)
+    plan = pack('[dependencies]\ngreeting = ">=1.1"\npython = "*"\n', f"outdated-{request.node.callspec.params['maker']}", pixi_lock=lock)
     steps = []
-    assert word(faked.comfy_env_build(plan, steps.append)) == "hello"
+    assert word(maker.comfy_env_build(plan, steps.append)) == "hello"
     assert any("does not fit its manifest" in step.text for step in steps) and (plan.root / "pixi.lock").read_text() == lock
+
+
+def test_a_lock_that_fits_its_manifest_is_not_complained_of(rattled, pack, facts, channel):
+    lock = locks.write(6, here(), channel.as_uri() + "/", facts)
+    text = f'[dependencies]\ngreeting = {{ version = "1.0.*", channel = "{channel.as_uri()}" }}\npython = "{channels.MINOR}.*"\n'
+    steps = []
+    rattled.comfy_env_build(pack(text, "fitting", pixi_lock=lock), steps.append)
+    assert not any("does not fit" in step.text for step in steps)
 
 
 def test_a_damaged_or_newer_lock_is_refused_by_name(rattled, pack):
     for number, lock in enumerate(("not: [a lock", "version: 99\n")):
         plan = pack('[dependencies]\npython = "*"\n', f"bad-lock-{number}", pixi_lock=lock)
-        with pytest.raises(PlanError, match=r"pixi.lock cannot be read"):
+        with pytest.raises(PlanError, match=r"pixi.lock cannot be read") as caught:
             rattled.comfy_env_build(plan, print)
+        assert caught.value.message.startswith(f"{plan.root}/pixi.lock"), "the file that stays, not the build's copy"
 
 
 @pytest.mark.shares("folder")  # uv keeps a lock in the temporary folder
@@ -139,6 +148,10 @@ def test_locked_python_packages_are_installed_as_they_are_locked(rattled, pack, 
     plan = pack('[dependencies]\ngreeting = "*"\npython = "*"\n', "locked-pypi", pixi_lock=json.dumps(said))
     state = rattled.comfy_env_build(plan, print)
     assert run(state, "import zzlocked; print(zzlocked.__file__)").startswith(str(state.folder))
+    more = '[dependencies]\ngreeting = "*"\npython = "*"\n[pypi-dependencies]\nzzmissing = "*"\n'
+    steps = []
+    rattled.comfy_env_build(pack(more, "locked-too-little", pixi_lock=json.dumps(said)), steps.append)
+    assert any("asks for zzmissing; what it locks is installed" in step.text for step in steps)
     del said["packages"][-1]["sha256"]
     said["packages"][-1]["pypi"] = said["environments"]["default"]["packages"][here()][-1]["pypi"] = "git+https://h/x@abc"
     plan = pack('[dependencies]\ngreeting = "*"\npython = "*"\n', "locked-git", pixi_lock=json.dumps(said))
@@ -148,13 +161,38 @@ def test_locked_python_packages_are_installed_as_they_are_locked(rattled, pack, 
 
 @pytest.mark.parametrize("text", ['x = { path = "./x" }', 'x = { git = "https://h/x" }'])
 def test_what_py_rattler_cannot_make_is_refused_before_anything_is_made(rattled, pack, text):
-    with pytest.raises(PlanError, match="pixi.toml:6: x comes from"):
+    with pytest.raises(PlanError, match="pixi.toml:6: x comes from") as caught:
         rattled.comfy_env_build(pack(f'[dependencies]\n{text}\n', "sources"), print)
+    assert caught.value.env == "sources"
 
 
 def test_a_folder_of_the_pack_is_refused_for_pixi_too(faked, pack):
     with pytest.raises(PlanError, match="pixi.toml:6: x is a folder"):
         faked.comfy_env_build(pack('[pypi-dependencies]\nx = { path = ".", editable = true }\n', "folder"), print)
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ('[feature.x]\nchannels = ["./mine"]\n[environments]\ndefault = ["x"]\n', "the channel ./mine is a folder of the pack"),
+    ('[pypi-options]\nfind-links = [{ path = "wheels" }]\n', "find-links = 'wheels' is a folder of the pack"),
+])
+def test_a_channel_or_wheels_in_the_pack_are_refused_for_pixi_with_the_way_out(faked, pack, text, said):
+    with pytest.raises(PlanError, match=rf"pixi.toml:6: {said}") as caught:
+        faked.comfy_env_build(pack(text, "in-the-pack"), print)
+    assert "COMFY_ENV_PIXI=off" in caught.value.hint and caught.value.env == "in-the-pack"
+
+
+def test_a_channel_in_the_pack_is_found_by_py_rattler(rattled, pack, channel):
+    plan = pack('[dependencies]\npython = "*"\ngreeting = "1.0.*"\n', "own-channel")
+    file = plan.root / "pixi.toml"
+    file.write_text(file.read_text().replace(channel.as_uri(), "./mine"))
+    (plan.root / "mine").symlink_to(channel)
+    assert word(rattled.comfy_env_build(plan, print)) == "hello"
+
+
+def test_an_activation_script_that_is_not_there_is_told(rattled, pack):
+    steps = []
+    rattled.comfy_env_build(pack('[activation]\nscripts = ["lost.sh"]\n[dependencies]\npython = "*"\n', "lost"), steps.append)
+    assert any("the activation script lost.sh is not there" in step.text for step in steps)
 
 
 def test_a_script_outside_the_pack_is_refused(rattled, pack):

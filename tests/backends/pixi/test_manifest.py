@@ -47,6 +47,15 @@ def test_the_manifest_says_what_the_plan_says():
     assert read(EnvPlan(key="k", python="3.10"))["dependencies"]["python"] == "3.10.*"
 
 
+@pytest.mark.parametrize(("line", "said"), [
+    ("x 1.2 py_0", {"version": "1.2", "build": "py_0"}), ("x=1.2=py_0", {"version": "==1.2", "build": "py_0"}), ("x 12.* *_cuda", {
+        "version": "12.*", "build": "*_cuda"}), ("c::x >=1,<2 h_3", {"version": ">=1,<2", "build": "h_3", "channel": "c"}),
+    ("x >=1, <2", ">=1, <2"), ("x >= 1", ">= 1"), ("x=1.2", "=1.2"), ("x==1.2", "==1.2"), ("x >=1|<0.5", ">=1|<0.5"), ("x 1.2", "1.2"),
+])
+def test_a_build_of_a_package_is_told_apart_from_its_version(line, said):
+    assert read(EnvPlan(key="k", conda=Conda((), (line,))))["dependencies"]["x"] == said
+
+
 def test_python_stands_once_and_a_plan_that_names_it_twice_is_refused():
     assert read(EnvPlan(key="k", conda=Conda((), ("python 3.9.*",))))["dependencies"] == {"python": "3.9.*"}
     with pytest.raises(PlanError, match="python stands in the plan and in its conda requirements"):
@@ -76,6 +85,7 @@ def test_an_index_with_credentials_is_not_written_to_disk():
 
 
 def test_what_pixi_cannot_say_is_refused():
-    for plan in (EnvPlan(key="k", dependencies=('x; python_version < "3.11"',)), EnvPlan(key="k", conda=Conda((), ("!!",)))):
+    for plan in (EnvPlan(key="k", dependencies=('x; python_version < "3.11"',)), *(
+            EnvPlan(key="k", conda=Conda((), (line,))) for line in ("!!", "x[build=y]"))):
         with pytest.raises(PlanError):
             read(plan)

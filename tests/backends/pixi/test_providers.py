@@ -111,7 +111,7 @@ def test_without_any_of_the_three_one_error_names_each_and_how_to_get_it(mine, n
             ask()
         told = "\n".join(caught.value.output)
         assert "no pixi is on PATH" in told and "py-rattler is not installed" in told and f"{tmp_path}/.pixi/envs/default" in told
-        assert "COMFY_ENV_PIXI" in caught.value.hint and "install py-rattler" in caught.value.hint and sys.executable in caught.value.hint
+        assert "COMFY_ENV_PIXI" in caught.value.hint and f"{sys.executable} -m pip install 'py-rattler>=" in caught.value.hint
     assert mine().comfy_env_inspect(plan, True).status is EnvStatus.MISSING
 
 

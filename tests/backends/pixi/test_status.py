@@ -39,7 +39,7 @@ def test_status_shows_provider_versions_and_channel(cli, channel, tmp_path):
     code, out, _ = cli("status", tmp_path, "--json")
     (env,) = json.loads(out)["envs"]
     assert (code, env["state"], env["channels"]) == (0, "ready", [channel.as_uri()])
-    assert env["provider"].startswith("py-rattler ") and env["versions"]["python"] == channels.VERSION
+    assert env["provider"].startswith("py-rattler ") and env["versions"] == {"python": channels.VERSION, "greeting": "1.1"}
     table = cli("status", tmp_path)[1]
     assert env["provider"] in table and channel.as_uri() in table and channels.VERSION in table
     assert cli("remove", tmp_path)[0] == 0

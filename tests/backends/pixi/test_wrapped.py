@@ -24,7 +24,9 @@ WRAPPER = Path(__file__).with_name("between.py")
 
 
 class Wrapped(PixiBackend):
-    """Conda environments whose workers are started through a program that stays."""
+    """Conda environments whose workers are started through a program that stays, so that none can be forked."""
+
+    capabilities = PixiBackend.capabilities - {"forkable"}
 
     def launch_for(self, launch):
         ready = super().launch_for(launch)
