@@ -1,1 +1,1 @@
-"""Benchmarks: figures, not tests. ``python -m benchmarks`` runs all of them and writes benchmarks/out/results.json."""
+"""Benchmarks: figures, not tests. ``python -m benchmarks`` measures this package and its peers side by side; see ``--help``."""

@@ -1,24 +1,25 @@
-"""Nodes of an isolated pack in a host against the same nodes in the host itself: a call of nothing, and a 192 MiB image.
+"""Nodes of an isolated pack in a ComfyUI against the same nodes without isolation: a call of nothing, and a 192 MiB image.
 
-The host is the tests' fake one, or a real checkout where COMFY_ENV_COMFYUI names one (and COMFY_ENV_COMFYUI_PYTHON its Python).
+`COMFY_ENV_COMFYUI` names a checkout of ComfyUI, `COMFY_ENV_COMFYUI_PYTHON` the Python of a venv that has its requirements and this
+package.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).resolve().parents[1] / "tests" / "comfyui"
 ROUNDS = 5
+HOW = "set COMFY_ENV_COMFYUI to a checkout of ComfyUI and COMFY_ENV_COMFYUI_PYTHON to a Python with its requirements and this package"
 REGISTER = "from comfy_env import register_nodes\nNODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS = register_nodes()\n"
 NODES = """
 import torch
@@ -90,27 +91,29 @@ with CurrentNodeContext("bench", "1", 0):
 """
 
 
-def measure(rounds: int = ROUNDS) -> list[dict[str, Any]]:
-    """Return the rows of this benchmark; isolated and plain rounds alternate."""
-    if importlib.util.find_spec("torch") is None:
-        return []
-    real = os.environ.get("COMFY_ENV_COMFYUI", "")
-    where = "ComfyUI" if real else "the tests' host"
-    with _host(real) as ask:
-        ask("run", prompt=_prompt("Iso", 0))
-        ask("run", prompt=_prompt("Plain", 0))
-        proxy, bare = ask("exec", code=CALLS)
-        times: dict[str, list[float]] = {"Iso": [], "Plain": []}
-        for number in range(1, rounds + 1):
-            for prefix in times:
-                times[prefix].append(ask("run", prompt=_prompt(prefix, number))["seconds"])
+def facts(rounds: int = ROUNDS) -> list[dict[str, Any]]:
+    """Return one round of the rows that need a ComfyUI; isolated and plain prompts alternate."""
+    root, python = os.environ.get("COMFY_ENV_COMFYUI", ""), os.environ.get("COMFY_ENV_COMFYUI_PYTHON", sys.executable)
+    if not root:
+        return [{"cannot": HOW}]
+    with _host(root, python) as ask:
+        return _asked(ask, rounds)
+
+
+def _asked(ask: Callable[..., Any], rounds: int) -> list[dict[str, Any]]:
+    ask("run", prompt=_prompt("Iso", 0))
+    ask("run", prompt=_prompt("Plain", 0))
+    proxy, bare = ask("exec", code=CALLS)
+    times: dict[str, list[float]] = {"Iso": [], "Plain": []}
+    for number in range(1, rounds + 1):
+        for prefix in times:
+            times[prefix].append(ask("run", prompt=_prompt(prefix, number))["seconds"])
     isolated, plain = (statistics.median(times[prefix]) for prefix in ("Iso", "Plain"))
     return [
-        {"what": "proxy call of nothing, p50", "value": proxy * 1e6, "unit": "us", "note": f"in {where}; aim <= 110"},
-        {"what": "of it beside the pool's call", "value": (proxy - bare) * 1e6, "unit": "us", "note": ""},
-        {"what": "192 MiB through two isolated nodes", "value": isolated, "unit": "s", "note": f"in {where}, median of {rounds}"},
-        {"what": "192 MiB through two plain nodes", "value": plain, "unit": "s", "note": ""},
-        {"what": "overhead of isolation at 192 MiB", "value": isolated - plain, "unit": "s", "note": "three crossings: out, in, out"},
+        {"row": "proxy", "value": proxy},
+        {"row": "proxy", "note": f"of these {(proxy - bare) * 1e6:.0f} µs beside the pool's own call"},
+        {"row": "proxy_192", "value": isolated - plain},
+        {"row": "proxy_192", "note": f"{isolated * 1e3:.0f} ms isolated, {plain * 1e3:.0f} ms plain; three crossings"},
     ]
 
 
@@ -123,12 +126,11 @@ def _prompt(prefix: str, seed: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _host(real: str) -> Iterator[Any]:
-    python = os.environ.get("COMFY_ENV_COMFYUI_PYTHON", sys.executable)
-    root = real or str(TESTS / "host")
+def _host(root: str, python: str) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(prefix="comfy-env-bench-") as folder:
         packs = _packs(Path(folder))
-        environ = {**os.environ, **{f"COMFY_ENV_{name.upper()}": f"{folder}/{name}" for name in ("envs", "runtime", "logs")}}
+        folders = {f"COMFY_ENV_{name.upper()}": f"{folder}/{name}" for name in ("envs", "runtime", "logs")}
+        environ = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"), **folders}
         snapshot = [python, "-m", "comfy_env.cli", "snapshot", str(packs[0]), "--comfyui", root]
         subprocess.run(snapshot, env=environ, check=True, stdout=subprocess.DEVNULL)
         command = [python, str(TESTS / "drive.py"), root, folder, *map(str, packs)]
@@ -164,6 +166,3 @@ def _packs(folder: Path) -> list[Path]:
     (made[0] / "pyproject.toml").write_text(f'[project]\nname = "bench"\n{offer}[tool.comfy-env]\nbackend = "bench"\n')
     return made
 
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(measure(), indent=2) + "\n")

@@ -1,0 +1,46 @@
+"""Why a row misses its target, in the words of who looked: told on the page only where the row is missed in the run it is made from.
+
+A reason names what was found to take the time, not who else is slow. It goes when the row is kept.
+"""
+
+_CALL = (
+    "A call costs the host about 85 µs of Python of its own (some 250 calls of functions: three steps of the lifecycle, ticket, story, the "
+    "next limit, framing, the reading that names no class) and the worker about 35 µs; the system's part is 10 µs each."
+)
+_SHARED = "No byte is touched; what is beyond a no-op is the naming of the block and the return of the lease in the next message."
+_FRESH = (
+    "The one copy on each side is made into pages that are there already; the rest is the node's own result, for which the worker's "
+    "allocator takes new pages in every call (one fault per page, 49,152 for 192 MiB). Huge pages for the allocator, "
+    "`GLIBC_TUNABLES=glibc.malloc.hugetlb=1` in the worker's environment, take a good part of that away and are not set yet."
+)
+
+WHY = {
+    "noop_pinned": _CALL,
+    "noop_pinned_p99": "Looked at on a busy machine only, where others come in between; not taken apart.",
+    "noop_free": f"{_CALL} The bounded spin spares the wake-up, not the Python.",
+    "proxy": "The pool's own call is about half of it (see `noop_free`); the layer's half was not taken apart.",
+    "fresh_3": _FRESH,
+    "fresh_192": _FRESH,
+    "shared_again_3": _SHARED,
+    "shared_again_192": _SHARED,
+    "shared_forward_3": _SHARED,
+    "shared_forward_192": _SHARED,
+    "cold": (
+        "The worker's interpreter is most of it (a bare one took 56 ms where a second environment's start took 67, 8 of them handshake "
+        "and proof). A host's very first start takes 60 to 90 ms more: some 36 modules that only a start needs, and the run folder with "
+        "its copy of the worker."
+    ),
+    "cold_torch_later": (
+        "The zygote imports torch, then proves with a trial child that forking is safe, and only then forks the worker: the trial comes on "
+        "top of the import, and the first call waits for both."
+    ),
+    "replace": (
+        "Of 34 ms in one that was taken apart: 8 until the dead worker's group was gone, 10 for the record and the fork, 9 for boot and "
+        "handshake, 5 for the proof."
+    ),
+    "segv_2048": "The crash pipe tells at once; why the rest still depends on the memory held was not looked into.",
+    "import_used": (
+        "All of a pool's modules come with it, some 350 in all with those of the standard library and of psutil, packaging and pluggy; an "
+        "unused package costs what the row `import` says."
+    ),
+}
