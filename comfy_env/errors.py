@@ -9,6 +9,7 @@
     │   ├── CallSilent             no progress, callback or reply for the call's silence limit
     │   ├── Interrupted            somebody asked for the interrupt
     │   ├── ReferenceLost          the object lived in a worker that is gone
+    │   ├── HookStopped            a hook of an awaited call raised StopIteration, which no coroutine can pass on (RuntimeError too)
     │   └── CallWithdrawn          the asker left before the call began (timeout, cancelled)
     ├── SpawnFailed                no worker could be had
     │   ├── InterpreterMissing     the interpreter is not there or cannot be executed
@@ -46,7 +47,7 @@ class ComfyEnvError(Exception):
 
     ``env`` is the environment's key, ``generation`` counts its workers from 1 (0: none), ``pid`` is None for a worker
     without a process of its own, ``status`` is the exit status in words, ``output`` holds the worker's last lines,
-    ``stack`` the Python stack it was in, ``story`` the last lines of the environment's story, ``hint`` the next step.
+    ``stack`` the Python stack it was in, ``story`` a line for each of its last workers, ``hint`` the next step.
     """
 
     def __init__(
@@ -95,7 +96,8 @@ class ComfyEnvError(Exception):
         if self.output:
             lines += ["its last output:", *(f"  {line}" for line in self.output)]
         if self.story:
-            lines += ["its story:", *(f"  {line}" for line in self.story)]
+            whole = f" (all of it: comfy-env story {self.env})" if self.env else ""
+            lines += [f"its story{whole}:", *(f"  {line}" for line in self.story)]
         if self.hint:
             lines.append(f"next: {self.hint}")
         return lines
@@ -130,6 +132,10 @@ class Interrupted(CallFailed):
 
 class ReferenceLost(CallFailed):
     """The object a reference stands for lived in a worker that is gone."""
+
+
+class HookStopped(CallFailed, RuntimeError):
+    """A hook or callback of an awaited call raised StopIteration, which no coroutine can pass on; it is the cause."""
 
 
 class CallWithdrawn(CallFailed, TimeoutError):

@@ -6,6 +6,7 @@ read or is out of range is a `PlanError` that names the variable, so a typo neve
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -13,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from comfy_env.errors import PlanError
+
+PREFIX = "COMFY_ENV_"
+SWITCH = "0, 1, 2"
+"""The unit of a setting that true and false may stand for, too."""
 
 
 def _setting(default: Any, variable: str, unit: str, help: str, low: float = 0, high: float = 86_400) -> Any:
@@ -52,9 +57,18 @@ class Settings:
     crash_limit: int = _setting(3, "COMFY_ENV_CRASH_LIMIT", "deaths", "deaths in the window that park an environment", low=1, high=1000)
     park: float = _setting(30.0, "COMFY_ENV_PARK_SECONDS", "s", "first pause of a parked environment; doubles each time", low=0.01)
     park_most: float = _setting(600.0, "COMFY_ENV_PARK_MOST_SECONDS", "s", "longest pause of a parked environment", low=0.01)
+    zygote: int = _setting(1, "COMFY_ENV_ZYGOTE", SWITCH, "zygotes; 0: never, 1: where there is no GPU, 2: always", high=2)
+    gpu: int = _setting(
+        1, "COMFY_ENV_GPU", SWITCH, "device memory; 0: not shared, 1: a worker copies inputs there, 2: it reads them in place", high=2
+    )
+    zygote_idle: float = _setting(
+        3600.0, "COMFY_ENV_ZYGOTE_IDLE_SECONDS", "s", "time after an environment's last worker at which its zygote ends", high=1e9
+    )
     envs_folder: Path | None = _setting(None, "COMFY_ENV_ENVS", "folder", "where environments are built (default: the user's data folder)")
     runtime_folder: Path | None = _setting(None, "COMFY_ENV_RUNTIME", "folder", "where run folders live (default: the user's own)")
-    log_folder: Path | None = _setting(None, "COMFY_ENV_LOGS", "folder", "where worker and build logs go (default: the user's log folder)")
+    log_folder: Path | None = _setting(
+        None, "COMFY_ENV_LOGS", "folder", "where logs go (default: of builds the user's log folder, of workers `logs` in the run folder)"
+    )
     uv: str = _setting("", "COMFY_ENV_UV", "path", "the uv to build with; 'off' uses venv and pip")
     pixi: str = _setting("", "COMFY_ENV_PIXI", "path", "the pixi to build with; 'off' uses py-rattler")
     cuda_wheels_index: str = _setting("", "COMFY_ENV_CUDA_WHEELS_INDEX", "URL", "index of CUDA wheels")
@@ -78,7 +92,8 @@ class Settings:
         for name, value in limits:
             if name not in specs:
                 raise PlanError(f"{name!r} is no limit", hint=f"limits are {', '.join(specs)}")
-            own[name] = _parse(specs[name], str(value))
+            is_switched = isinstance(value, bool) and specs[name].metadata["unit"] == SWITCH
+            own[name] = _parse(specs[name], str(int(value) if is_switched else value))
         return replace(self, **own)
 
 
@@ -86,6 +101,25 @@ def given(cls: type, environ: Mapping[str, str] | None = None) -> dict[str, Any]
     """Return the fields of a settings class whose variables are set, parsed; raises PlanError on a value that cannot be used."""
     environ = os.environ if environ is None else environ
     return {f.name: _parse(f, environ[f.metadata["variable"]]) for f in fields(cls) if environ.get(f.metadata["variable"])}
+
+
+OWN_VARIABLES = frozenset(f"{PREFIX}{name}" for name in (
+    "NONCE", "HOST_NONCE", "ENV", "GENERATION", "ORCH_HANDOVER", "ORCH_GENERATION", "COMFYUI", "COMFYUI_PYTHON",
+))
+"""Variables with our prefix that are no settings: what workers and replacements are told, and where tests find a real ComfyUI."""
+
+
+def variables(*owners: type) -> list[str]:
+    """Return the names of the environment variables of settings classes."""
+    return [spec.metadata["variable"] for owner in owners for spec in fields(owner)]
+
+
+def strangers(known: Iterable[str], environ: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """Return the variables that look like settings and are none, each with the one that was probably meant ('' for none)."""
+    known = list(known)
+    names = sorted(os.environ if environ is None else environ)
+    odd = [name for name in names if name.upper().startswith(PREFIX) and name not in OWN_VARIABLES and name not in known]
+    return [(name, next(iter(difflib.get_close_matches(name.upper(), known, 1)), "")) for name in odd]
 
 
 def _parse(spec: Any, text: str) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import signal
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +26,10 @@ CAPABILITIES = frozenset({
 
 @dataclass(frozen=True)
 class PackId:
-    """A node pack's stable identity: what it calls itself, not where it lies."""
+    """A node pack's stable identity: its publisher or repository and what it calls itself.
+
+    One that has neither is known by its name and the real place of its folder: two strangers may have the same name.
+    """
 
     id: str
     version: str = ""
@@ -73,7 +77,7 @@ class EnvPlan:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if not self.key or any(c in self.key for c in "/\\\0\n") or self.key in (".", ".."):
+        if not _is_name(self.key):
             raise PlanError(f"{self.key!r} cannot be an environment's key: use letters, digits, '-', '_' and '.'")
         for name in ("dependencies", "nodes", "indexes", "secrets"):
             object.__setattr__(self, name, _several(name, getattr(self, name)))
@@ -93,6 +97,17 @@ class EnvPlan:
     def roots(self) -> tuple[Path, ...]:
         """The folders names are imported from in the worker, in order."""
         return ((self.root,) if self.root else ()) + self.import_roots
+
+
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Categories of characters that are not seen but do something: controls, marks of direction, ends of lines, half characters."""
+
+
+def _is_name(key: Any) -> bool:
+    """Tell whether a key can stand in a path, a log and on a terminal."""
+    if not isinstance(key, str) or key in ("", ".", ".."):
+        return False
+    return not any(c in "/\\" or unicodedata.category(c) in _UNSEEN for c in key)
 
 
 def _several(name: str, given: Any) -> tuple[Any, ...]:
@@ -197,7 +212,8 @@ class Launch:
 
     ``argv`` starts with the interpreter; ``variables`` is the whole environment, already filtered; ``nonce`` marks
     every descendant (it is not a secret), ``auth_key`` is the one-time key of the handshake. ``sign`` is called with a
-    stage name at each sign of life, from any thread.
+    stage name at each sign of life, from any thread. ``forker`` is the core's own: a backend that claims `forkable` hands it
+    what it would start (`process.launch.start` does).
     """
 
     env: str
@@ -216,6 +232,7 @@ class Launch:
     log_file: Path | None = None
     birth_seconds: float = 60.0
     sign: Callable[[str], None] = field(default=lambda stage: None, repr=False, compare=False)
+    forker: Forker | None = field(default=None, repr=False, compare=False)
 
     @property
     def interpreter(self) -> str:
@@ -224,6 +241,12 @@ class Launch:
     def with_interpreter(self, interpreter: str | Path) -> Launch:
         """Return the same launch for another interpreter."""
         return replace(self, argv=(str(interpreter), *self.argv[1:]))
+
+
+class Forker(Protocol):
+    """What may start a launch's program by a fork, or not."""
+
+    def fork(self, launch: Launch) -> Process | None: ...   # None: start it plainly
 
 
 class Process(Protocol):
@@ -356,6 +379,19 @@ class CallOptions:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and value >= 0):
                 raise PlanError(f"CallOptions({name}={value!r}): seconds, 0 or more, are wanted")
+        if self.on_progress is not None and not callable(self.on_progress):
+            raise PlanError(f"CallOptions(on_progress={self.on_progress!r}): a function that takes a Progress is wanted")
+        if self.node is not None and not isinstance(self.node, NodeContext):
+            raise PlanError(f"CallOptions(node={self.node!r}): a NodeContext(node_id, prompt_id, class_type) is wanted")
+        _check_callbacks(self.callbacks)
+
+
+def _check_callbacks(given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise PlanError(f"CallOptions(callbacks={given!r}): functions by the name the worker calls them by are wanted")
+    for name, function in given.items():
+        if not isinstance(name, str) or not callable(function):
+            raise PlanError(f"CallOptions(callbacks={{{name!r}: {function!r}}}): a name with a function is wanted")
 
 
 class RemoteRef:

@@ -5,6 +5,7 @@ What differs from run to run and from machine to machine is replaced: process nu
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import re
 import socket
@@ -58,6 +59,10 @@ def deaf(go):
             time.sleep(0.01)
         except BaseException:
             continue
+
+def tell():
+    from comfy_env.worker import callback
+    callback.report_progress(1, 2)
 
 def ask(name):
     from comfy_env.worker import callback
@@ -195,6 +200,15 @@ def reference(place: Place) -> None:
         mesh = pool.call(plan, "my_pack:make_mesh")
         pool.kill(plan)
         pool.call(plan, "my_pack:vertices", mesh)
+
+
+@example(errors.HookStopped, "A progress hook of an awaited call raises StopIteration.")
+def stopped(place: Place) -> None:
+    def hear(progress: object) -> None:
+        raise StopIteration("seen enough")
+
+    with place.pool() as pool:
+        asyncio.run(pool.call_async(place.plan(), "my_pack:tell", options=CallOptions(on_progress=hear)))
 
 
 @example(errors.CallWithdrawn, "A caller waits for the lane no longer than it said.")
@@ -417,14 +431,15 @@ def _steady(text: str, folder: str) -> str:
 
 
 def _is_noise(line: str) -> bool:
-    """Tell whether a line is of a stack and not of the pack's own code, or of the story and comes sooner or later."""
+    """Tell whether a line is of a stack and not of the pack's own code."""
     return NOISE.match(line) is not None and "my_pack.py" not in line
 
 
-NOISE = re.compile(r'  +(File "|Thread |Current thread|\^|~)| +$|.*  sign of life: |.*  tree gone \(')
-STEADY = [(re.compile(pattern), word) for pattern, word in (
-    (r"\bpid \d+", "pid N"), (r"\bticket \d+", "ticket N"), (r"\bprocess \d+", "process N"), (r"\d+\.\d{3} s ago", "… s ago"),
-    (r"\d+\.\d{3} s\)", "… s)"),
+NOISE = re.compile(r'  +(File "|Thread |Current thread|Fatal Python error: |\^|~)| +$')
+STEADY = [(re.compile(pattern), word) for pattern, word in (   # whether an exit was seen already is a matter of luck
+    (r"(pid \S+), exited with status \d+\]", r"\1]"),
+    (r"\bpid \d+", "pid N"), (r"\bprocess \d+", "process N"), (r"(?m)(started )?(just now|\d+ s ago)(?=,|$)", r"\1… ago"),
+    (r"(?<!started) … ago", ""),
     (r"\b[0-9a-f]{64}\b", "…"), (r"host-[0-9a-f]{32}", "host-…"), (r"(linux|osx|win)-(64|aarch64|arm64)", "PLATFORM"),
     (r"build-[\w.-]+\.log", "build-….log"), (r"0x[0-9a-f]+", "0x…"), (r"cpython-\d+", "cpython-3XX"),
     (r"envs/[\w.-]*-[0-9a-f]{6,}", "envs/my-pack-…"), (r"tried again in \d+\.\d s", "tried again in 30.0 s"),

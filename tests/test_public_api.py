@@ -11,13 +11,17 @@ import sys
 import pytest
 
 import comfy_env
+import comfy_env.errors
 
 ERRORS = {
-    "BackendError": "ComfyEnvError", "BirthSilent": "SpawnFailed", "BuildFailed": "ComfyEnvError", "CallFailed": "ComfyEnvError",
-    "CallSilent": "CallFailed", "ComfyEnvError": "Exception", "DiedBeforeJoining": "SpawnFailed", "EncodeRefused": "ComfyEnvError",
-    "EnvMoved": "SpawnFailed", "EnvNotBuilt": "SpawnFailed", "Interrupted": "CallFailed", "InterpreterMissing": "SpawnFailed",
-    "NodeRaised": "CallFailed", "Parked": "SpawnFailed", "PlanError": "ComfyEnvError", "ReferenceLost": "CallFailed",
-    "SpawnFailed": "ComfyEnvError", "TransportRefused": "SpawnFailed", "Wedged": "SpawnFailed", "WorkerCrashed": "CallFailed",
+    "BackendError": "ComfyEnvError", "BirthSilent": "SpawnFailed", "BuildCancelled": "BuildFailed", "BuildFailed": "ComfyEnvError",
+    "CallFailed": "ComfyEnvError", "CallSilent": "CallFailed", "CallWithdrawn": "CallFailed", "ComfyEnvError": "Exception",
+    "DecodeRefused": "ComfyEnvError", "DiedBeforeJoining": "SpawnFailed", "EncodeRefused": "ComfyEnvError", "EnvMoved": "SpawnFailed",
+    "EnvNotBuilt": "SpawnFailed", "FrameDamaged": "ComfyEnvError", "HookStopped": "CallFailed", "Interrupted": "CallFailed",
+    "InterpreterMissing": "SpawnFailed", "LaneBusy": "ComfyEnvError", "LaneLost": "ComfyEnvError", "NodeRaised": "CallFailed",
+    "PackageDamaged": "BuildFailed", "Parked": "SpawnFailed", "PlanError": "ComfyEnvError", "PlatformMissing": "BuildFailed",
+    "PoolClosed": "ComfyEnvError", "ReferenceLost": "CallFailed", "SpawnFailed": "ComfyEnvError", "ToolTooOld": "BuildFailed",
+    "TransportRefused": "SpawnFailed", "Unsatisfiable": "BuildFailed", "Wedged": "SpawnFailed", "WorkerCrashed": "CallFailed",
 }
 OTHERS = {
     "CallOptions", "EnvPlan", "NodeContext", "Progress", "RemoteRef", "Settings", "WorkerPool", "hookimpl", "__contract__", "__version__",
@@ -68,6 +72,11 @@ def test_the_public_names_are_these():
 @pytest.mark.parametrize("name", sorted(comfy_env.__all__))
 def test_a_public_name_resolves(name: str):
     assert getattr(comfy_env, name) is not None
+
+
+def test_every_error_a_caller_may_want_to_catch_is_a_public_name():
+    tree = {name for name, kind in vars(comfy_env.errors).items() if isinstance(kind, type) and issubclass(kind, comfy_env.ComfyEnvError)}
+    assert tree == set(ERRORS)
 
 
 def test_a_name_that_is_not_public_is_refused_with_the_list():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from comfy_env.values import EnvPlan
 
 RESOLVE_SECONDS = 600.0
 WHEELS_ONLY = "only wheels are installed: a package without one for this Python and platform needs allow-source-builds = true"
+_OF_WHEELS = ("no wheels", "no usable wheels", "only has wheels", "wheels are available", "(from versions: none)", "building from source")
+"""What uv and pip say where a package has no wheel that fits; pip says the second of a package it does not find at all, too."""
 
 
 class Installer:
@@ -68,16 +70,18 @@ class Installer:
         """Fetch a Python the plan allows; raises PlanError or BuildFailed."""
         raise interpreters.missing(self.plan, ())
 
-    def hint(self) -> str:
-        """Return what to try when an install fails."""
-        return "" if self.plan.allow_source_builds else WHEELS_ONLY
+    def hint(self, lines: Iterable[str]) -> str:
+        """Return what to try when an install fails with these last lines: most failures have nothing to do with wheels."""
+        said = "\n".join(lines).lower()
+        wheels = any(word in said for word in _OF_WHEELS)
+        return WHEELS_ONLY if wheels and not self.plan.allow_source_builds else ""
 
     def refused(self, answer: Answer, found: Found) -> BuildFailed:
         """Return the error of a resolution that failed."""
         lines = tuple(clean(line, self.secrets) for line in (answer.err or answer.out).splitlines() if line.strip())[-40:]
         return BuildFailed(
             f"the dependencies cannot be had together for Python {found.version} ({found.path})",
-            env=self.plan.key, output=lines, hint=self.hint(),
+            env=self.plan.key, output=lines, hint=self.hint(lines),
         )
 
     def stays(self, cache: str) -> str:

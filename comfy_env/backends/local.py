@@ -20,7 +20,9 @@ class LocalBackend:
     ``kill_seconds`` bounds its kill; the core looks afterwards and ends what is left.
     """
 
-    capabilities = frozenset({"own_process", "survives_crash", "killable", "own_dependencies", "passes_descriptors"})
+    capabilities = frozenset({
+        "own_process", "survives_crash", "killable", "own_dependencies", "passes_descriptors", "zero_copy_cpu", "zero_copy_gpu",
+    })
     kill_seconds: float = Settings().kill
 
     def launch_for(self, launch: Launch) -> Launch:

@@ -44,7 +44,7 @@ class Pip(Installer):
     ) -> None:
         extra = [part for index in indexes for part in ("--extra-index-url", index)]
         argv = [*_pip_for(interpreter), "install", *_QUIET, "--no-warn-script-location", *self._options(), *extra, *more, *requirements]
-        journal.run(what, argv, self._variables, interpreter.parent, self.hint())
+        journal.run(what, argv, self._variables, interpreter.parent, self.hint)
 
     def resolve(self, found: Found, requirements: Sequence[str]) -> dict[str, str]:
         if not requirements:

@@ -19,6 +19,8 @@ from comfy_env.values import Changes, EnvPlan, EnvState, EnvStatus
 class ProvisioningBackend(LocalBackend):
     """Builds beside the environment in use and swaps; override `make`, `changes` and, where more decides, `wanted`."""
 
+    capabilities = LocalBackend.capabilities | {"forkable"}
+
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings
 
@@ -54,7 +56,11 @@ class ProvisioningBackend(LocalBackend):
     def comfy_env_plan(self, plan: EnvPlan) -> Changes:
         if plan.interpreter:
             return Changes(plan.key, notes=(f"{plan.interpreter} is used as it is",))
-        return self.changes(checked(plan), self.settings)
+        good = checked(plan)
+        state = states.inspect(plan, self.settings, self.wanted(plan), probe=True)   # what a build asks before it begins
+        if state.status is EnvStatus.READY:
+            return Changes(plan.key, python=dict(state.versions).get("python", ""), notes=("it is built: nothing to do",))
+        return self.changes(good, self.settings)
 
     @hookimpl
     def comfy_env_build(self, plan: EnvPlan, progress: Report) -> EnvState:

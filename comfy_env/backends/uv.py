@@ -74,7 +74,7 @@ class Uv(Installer):
         self, interpreter: Path, requirements: Sequence[str], indexes: Sequence[str], what: str, journal: Journal, more: Sequence[str] = ()
     ) -> None:
         argv = [self._program, "pip", "install", "--python", interpreter, *self._options(indexes), *more, *requirements]
-        journal.run(what, argv, self._variables, interpreter.parent, self.hint())
+        journal.run(what, argv, self._variables, interpreter.parent, self.hint)
 
     def resolve(self, found: Found, requirements: Sequence[str]) -> dict[str, str]:
         argv = [self._program, "pip", "compile", "-", "--python", found.path, "--no-header", "--no-annotate", *self._options(())]

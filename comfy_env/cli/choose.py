@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
 from comfy_env.cli.exits import NotThere
 from comfy_env.packs import pixi_manifest
 from comfy_env.packs.plan import EnvPlan, declares_envs, is_pack
+from comfy_env.runner.catalog import once
 
 
 def chosen(options: argparse.Namespace) -> list[EnvPlan]:
     """Return the plans of the packs, narrowed by ``--env``; raises NotThere when nothing is left."""
-    plans = [plan for folder in options.packs for plan in plans_in(Path(folder))]
+    plans = plans_of(options.packs)
     if not plans:
         raise NotThere(
             f"no pack that declares an environment in {', '.join(map(str, options.packs))}",
             hint="name a pack's folder (or a folder of packs) whose pyproject.toml has a [tool.comfy-env] table",
         )
     return _narrowed(plans, options.env) if options.env else plans
+
+
+def plans_of(folders: Iterable[str | Path]) -> list[EnvPlan]:
+    """Return what the folders declare, each environment once."""
+    return once(plan for folder in folders for plan in plans_in(Path(folder)))  # type: ignore[return-value]
 
 
 def plans_in(folder: Path) -> list[EnvPlan]:

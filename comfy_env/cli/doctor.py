@@ -19,6 +19,7 @@ from comfy_env.cli.choose import refusal
 from comfy_env.cli.exits import Exit
 from comfy_env.cli.journals import hosts, runtime_folder
 from comfy_env.cli.screen import Screen
+from comfy_env.cli.strangers import unknown_variables
 from comfy_env.envs.interpreters import find as find_interpreter
 from comfy_env.errors import ComfyEnvError
 from comfy_env.hooks import Registry
@@ -87,6 +88,12 @@ def settings() -> Iterator[Finding]:
     yield Finding("settings", OK, f"changed: {', '.join(changed)}" if changed else "all at their defaults")
 
 
+def variables() -> Iterator[Finding]:
+    """Name the variables that look like settings and are none."""
+    for name, hint in unknown_variables():
+        yield Finding("variable", WARNING, f"{name} is set, but it is no setting", hint)
+
+
 def run_folder() -> Iterator[Finding]:
     folder = rundir.private_folder(runtime_folder(Settings.read()))
     free = shutil.disk_usage(folder).free
@@ -141,5 +148,5 @@ def worker() -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    python, system, package, settings, run_folder, interpreters, installers, host_death, backends,
+    python, system, package, settings, variables, run_folder, interpreters, installers, host_death, backends,
 )

@@ -22,12 +22,29 @@ def plan(options: argparse.Namespace, screen: Screen) -> Exit:
     """Show what building the chosen environments would change."""
     plans = chosen(options)
     with WorkerPool() as pool:
-        changes = [pool.plan(plan) for plan in plans]
+        planned = [_planned(pool, plan, screen) for plan in plans]
     found = conflicts(plans)
-    screen.document({"envs": [_changes_data(change) for change in changes], "conflicts": [conflict._asdict() for conflict in found]})
-    screen.table(("ENV", "PYTHON", "INSTALL", "REMOVE", "DOWNLOAD", "NOTES"), [_changes_row(change) for change in changes])
+    screen.document({"envs": [one.data for one in planned], "conflicts": [conflict._asdict() for conflict in found]})
+    screen.table(("ENV", "PYTHON", "INSTALL", "REMOVE", "DOWNLOAD", "NOTES"), [one.row for one in planned])
     screen.say(*_conflict_lines(found))
-    return Exit.DONE
+    return max(one.code for one in planned)
+
+
+class Planned(NamedTuple):
+    """What a dry run said of one environment."""
+
+    code: Exit
+    data: dict[str, Any]
+    row: tuple[str, ...]
+
+
+def _planned(pool: WorkerPool, plan: EnvPlan, screen: Screen) -> Planned:
+    try:
+        change = pool.plan(plan)
+    except ComfyEnvError as error:
+        code = _told(error, screen)
+        return Planned(code, {"key": plan.key, "error": error_facts(error)}, (plan.key, "", "", "", "", error.message))
+    return Planned(Exit.DONE, _changes_data(change), _changes_row(change))
 
 
 def _changes_data(change: Changes) -> dict[str, Any]:
@@ -47,7 +64,7 @@ def _conflict_lines(found: list[Conflict]) -> Iterable[str]:
 def build(options: argparse.Namespace, screen: Screen) -> Exit:
     """Build the chosen environments, one after another."""
     with WorkerPool() as pool, watching(screen.err) as watcher:
-        return _each(options, screen, lambda plan: _built(pool, plan, watcher.building, screen), EnvStatus.READY)
+        return _each(options, screen, lambda plan: _built(pool, plan, watcher.building, screen), _is_ready)
 
 
 def _built(pool: WorkerPool, plan: EnvPlan, progress: Callable[[BuildStep], None], screen: Screen) -> EnvState:
@@ -62,10 +79,19 @@ def _built(pool: WorkerPool, plan: EnvPlan, progress: Callable[[BuildStep], None
 def remove(options: argparse.Namespace, screen: Screen) -> Exit:
     """Remove the chosen environments."""
     with WorkerPool() as pool:
-        return _each(options, screen, pool.remove, EnvStatus.MISSING)
+        return _each(options, screen, pool.remove, _is_gone)
 
 
-def _each(options: argparse.Namespace, screen: Screen, do: Callable[[EnvPlan], EnvState], wanted: EnvStatus) -> Exit:
+def _is_ready(state: EnvState) -> bool:
+    return state.status is EnvStatus.READY
+
+
+def _is_gone(state: EnvState) -> bool:
+    """Tell whether nothing of ours is there: an interpreter that was never built by us stays."""
+    return state.status is EnvStatus.MISSING or state.folder is None
+
+
+def _each(options: argparse.Namespace, screen: Screen, do: Callable[[EnvPlan], EnvState], wanted: Callable[[EnvState], bool]) -> Exit:
     """Do something to every chosen environment; the worst ending is the command's."""
     endings = [_ending(plan, do, wanted, screen) for plan in chosen(options)]
     screen.document({"envs": [ending.data for ending in endings]})
@@ -81,14 +107,27 @@ class Ending(NamedTuple):
     where: str
 
 
-def _ending(plan: EnvPlan, do: Callable[[EnvPlan], EnvState], wanted: EnvStatus, screen: Screen) -> Ending:
+def _ending(plan: EnvPlan, do: Callable[[EnvPlan], EnvState], wanted: Callable[[EnvState], bool], screen: Screen) -> Ending:
     try:
         state = do(plan)
     except ComfyEnvError as error:
-        code = exit_code(error)
-        if code is Exit.INTERRUPTED:
-            raise
-        screen.note(f"{type(error).__name__}: {error}")
+        code = _told(error, screen)
         return Ending(code, {"key": plan.key, "state": "failed", "error": error_facts(error)}, error.message)
-    code = Exit.DONE if state.status is wanted else Exit.NOT_READY
-    return Ending(code, as_data(plan, state), str(state.folder or state.interpreter or state.reason))
+    code = Exit.DONE if wanted(state) else Exit.NOT_READY
+    return Ending(code, as_data(plan, state), "" if code is Exit.DONE and state.status is EnvStatus.MISSING else _where(state))
+
+
+def _told(error: ComfyEnvError, screen: Screen) -> Exit:
+    """Tell an error that ends one environment's turn and return its code; raises it again where it ends the command."""
+    code = exit_code(error)
+    if code is Exit.INTERRUPTED:
+        raise error
+    screen.note(f"{type(error).__name__}: {error}")
+    return code
+
+
+def _where(state: EnvState) -> str:
+    """Return where an environment is, or why it is nowhere and what to do about it."""
+    if state.status is EnvStatus.READY:
+        return str(state.folder or state.reason or state.interpreter or "")
+    return "; ".join(part for part in (state.reason or str(state.folder or ""), state.fix) if part)

@@ -7,6 +7,7 @@ nothing in it can make what restarts a service.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -34,10 +35,24 @@ def act(options: argparse.Namespace, screen: Screen) -> Exit:
     if importlib.util.find_spec("mcp") is None:
         raise ComfyEnvError("this needs the mcp package", hint="python -m pip install 'comfy-env[mcp]', or mcp alone")
     server = importlib.import_module("mcp.server").MCPServer("comfy-env", instructions=ABOUT, version=__version__)
+    problem = importlib.import_module("mcp.server.mcpserver.exceptions").ToolError
     for tool in TOOLS:
-        server.add_tool(tool)
+        server.add_tool(_told(tool, problem))
     server.run("stdio")
     return Exit.DONE
+
+
+def _told(tool: Callable[..., Any], problem: type[Exception]) -> Callable[..., Any]:
+    """Return the tool so that the client is told what went wrong and what to do; of other errors it hears only that they were."""
+
+    @functools.wraps(tool)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return tool(*args, **kwargs)
+        except ComfyEnvError as error:
+            raise problem(str(error)) from error
+
+    return told
 
 
 def status() -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from comfy_env.cli.choose import plans_in
+from comfy_env.cli.choose import plans_of
 from comfy_env.cli.exits import Exit, NotThere
 from comfy_env.cli.screen import Screen
 from comfy_env.pool import WorkerPool
@@ -20,7 +20,7 @@ from comfy_env.runner.report import HEADINGS, cells
 def act(options: argparse.Namespace, screen: Screen) -> Exit:
     """Run the workflow and show one row per node."""
     workflow = Workflow.load(_file(options.workflow)).with_inputs(dict(map(_setting, options.set)))
-    plans = [plan for folder in options.packs for plan in plans_in(Path(folder))]
+    plans = plans_of(options.packs)
     if not plans:
         raise NotThere(f"none of {', '.join(options.packs)} declares an environment",
                        hint="add a [tool.comfy-env] table to its pyproject.toml")

@@ -5,6 +5,7 @@ Results go to stdout, progress and errors to stderr, so that the output of ``--j
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,9 @@ class Screen:
         self.as_json = as_json
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
+        for stream in (self.out, self.err):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")   # a terminal that lacks a letter is no reason to fail
         self.rich = HAS_RICH and not as_json and self.out.isatty()
 
     def document(self, value: Any) -> None:
@@ -49,10 +53,12 @@ class Screen:
         self.err.flush()
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "nothing") -> None:
-        """Write a table for people; ``empty`` where there is no row."""
+        """Write a table for people; ``empty`` where there is no row. A column that says nothing is left out."""
         if self.as_json:
             return
         texts = [[_cell(value) for value in row] for row in rows]
+        told = [column for column in range(len(heads)) if any(row[column] for row in texts)]
+        heads, texts = [heads[column] for column in told], [[row[column] for column in told] for row in texts]
         if not texts:
             self.say(empty)
         elif self.rich:

@@ -15,9 +15,16 @@ from comfy_env.cli.screen import Screen, in_bytes, in_time
 from comfy_env.errors import ComfyEnvError
 from comfy_env.orchestrator.client import Client, NotServed
 
-PROGRAM = ("-m", "comfy_env.orchestrator", "serve")
+SAFE = ("-P",) if sys.version_info >= (3, 11) else ()
+"""What lies in the working folder is not what the service imports."""
+PROGRAM = (*SAFE, "-m", "comfy_env.orchestrator", "serve")
 ACTIONS = ("status", "restart", "update", "release", "reap", "stop")
 _LOOK = 0.2
+_COMES_BACK = {
+    "spawn": "starts its successor itself",
+    "supervised": "ends with 75, for its supervisor to start it again",
+    "notify": "must be restarted from outside",
+}
 
 
 def serve(options: argparse.Namespace, screen: Screen) -> Exit:
@@ -51,11 +58,12 @@ def _lines(state: dict[str, Any]) -> Iterator[str]:
     since = state["since"]
     age = f" for {in_time(max(0.0, time.time() - since))}" if since else ""
     yield f"comfy-env {state['version']}, generation {state['generation']}, process {state['pid']}, serves{age}"
-    restart = state["restart"]
+    restart, back = state["restart"], state["comes_back"]
+    yield f"to load new code it {_COMES_BACK.get(back['mode'], back['mode'])}: {back['why']}"
     if restart["to"]:
         yield f"a restart into {restart['to']} is {restart['phase']}" + _waits(restart["waiting"])
     yield f"ComfyUI: {state['render']['state']}; agents: {', '.join(agent['name'] for agent in state['agents']) or 'none'}"
-    yield from (f"  {note['text']}" for note in state["notes"][-5:])
+    yield from (f"  {in_time(max(0.0, time.time() - note['at']))} ago: {note['text']}" for note in state["notes"][-5:])
 
 
 def _waits(waiting: list[str]) -> str:
@@ -77,10 +85,13 @@ def _restart(client: Client, options: argparse.Namespace, screen: Screen) -> Exi
 
 
 def _await(client: Client, before: int, seconds: float, screen: Screen) -> Exit:
-    """Watch until another generation serves, or the restart was given up."""
+    """Watch until another generation serves, or the restart was given up. Under a supervisor there is nobody for a moment."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        state = client.get("/api/state")
+        state = _state(client)
+        if state is None:
+            time.sleep(_LOOK)
+            continue
         if state["generation"] > before:
             screen.document(state)
             screen.say(f"generation {state['generation']} serves")
@@ -89,6 +100,13 @@ def _await(client: Client, before: int, seconds: float, screen: Screen) -> Exit:
             raise ComfyEnvError(state["notes"][-1]["text"] if state["notes"] else "the restart failed", hint="comfy-env service status")
         time.sleep(_LOOK)
     raise ComfyEnvError(f"no other generation serves after {seconds:g} s", hint="comfy-env service status tells what it waits for")
+
+
+def _state(client: Client) -> dict[str, Any] | None:
+    try:
+        return client.get("/api/state")
+    except NotServed:  # the one that was is gone, and the next is not there yet
+        return None
 
 
 def _release(client: Client, options: argparse.Namespace, screen: Screen) -> Exit:

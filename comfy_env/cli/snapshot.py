@@ -40,5 +40,5 @@ def after_build(plan: EnvPlan) -> str:
     try:
         snapshot.take_outside(plan, Settings.read())
     except ComfyEnvError as error:
-        return error.message
+        return f"{error.message}\nnext: {error.hint}" if error.hint else error.message
     return ""

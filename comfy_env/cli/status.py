@@ -9,6 +9,7 @@ from typing import Any
 from comfy_env.cli.choose import chosen, refusal
 from comfy_env.cli.exits import Exit
 from comfy_env.cli.screen import Screen
+from comfy_env.cli.strangers import warnings
 from comfy_env.errors import ComfyEnvError
 from comfy_env.packs import legacy, pins
 from comfy_env.pool import WorkerPool
@@ -22,7 +23,7 @@ def act(options: argparse.Namespace, screen: Screen) -> Exit:
     plans = chosen(options)
     with WorkerPool() as pool:
         states = [probed(pool, plan, not options.quick) for plan in plans]
-    notes = notes_of(plans)
+    notes = [*notes_of(plans), *warnings()]
     screen.document({"envs": [as_data(plan, state) for plan, state in zip(plans, states, strict=True)], "notes": notes})
     screen.table(HEADS, [_row(plan, state) for plan, state in zip(plans, states, strict=True)])
     screen.say(*notes)
@@ -59,7 +60,7 @@ def python_of(plan: EnvPlan, state: EnvState) -> str:
 
 
 def _row(plan: EnvPlan, state: EnvState) -> tuple[str, ...]:
-    nodes = ", ".join(plan.nodes) or "all"
+    nodes = ", ".join(plan.nodes)
     versions = ", ".join(f"{name} {version}" for name, version in state.versions if name != "python")
     made = state.provider, python_of(plan, state), versions, ", ".join(state.channels)
     return plan.key, state.status.value, plan.backend, *made, nodes, state.reason, state.fix

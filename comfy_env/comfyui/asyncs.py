@@ -96,7 +96,7 @@ class _Running:
         if self._now() != self._generation:
             raise errors.WorkerCrashed(
                 f"the worker ended while {self._node.name} waited in it", env=self._home.plan.key, generation=self._generation,
-                story=self._home.host.pool.story(self._home.plan)[-6:],
+                hint=f"comfy-env story {self._home.plan.key} tells what became of it",
             )
 
     def _now(self) -> int:

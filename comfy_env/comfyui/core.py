@@ -68,3 +68,12 @@ def inference_mode() -> bool:
     """Tell whether torch is in inference mode on this thread."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.is_inference_mode_enabled())
+
+
+async def json_of(request: Any) -> dict[str, Any]:
+    """Return what a request's body holds, {} for anything but a JSON object: core has its own answer to that."""
+    try:
+        body = await request.json()
+    except ValueError:   # no JSON, or no text
+        body = None
+    return body if isinstance(body, dict) else {}

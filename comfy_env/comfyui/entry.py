@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from comfy_env.comfyui import snapshot
+from comfy_env.comfyui import serializers, snapshot
 from comfy_env.comfyui.home import Home
 from comfy_env.comfyui.host import Host, host
 from comfy_env.comfyui.isolated import Isolated, Node
@@ -38,7 +38,10 @@ def register_nodes(nodes_package: str = "nodes") -> Mappings:
         return own_mappings(scope, scope[IN_WORKER] or (nodes_package,))
     if not declares_envs(folder):
         return own_mappings(scope, (nodes_package,))
-    found = _registered(host(), homes(Path(folder), scope["__name__"], nodes_package))
+    places = homes(Path(folder), scope["__name__"], nodes_package)
+    if places and places[0][1].codecs:
+        serializers.load(Path(places[0][1].codecs), scope["__name__"])
+    found = _registered(host(), places)
     here = own_mappings(scope, host_packages(Path(folder), nodes_package))
     log.info("%s: %d nodes in %.0f ms", folder, len(found[0]), 1000 * (time.monotonic() - begun))
     return {**here[0], **found[0]}, {**here[1], **found[1]}
@@ -48,14 +51,9 @@ def homes(folder: Path, module: str, nodes_package: str) -> list[tuple[AnyPlan, 
     """Return the environments of a pack, each with where its classes come from."""
     plans = EnvPlan.from_pack(folder)
     older = legacy.envs(folder) if plans and plans[0].source.partition(":")[0].endswith(legacy.FILE) else ()
-    packages = [_package(folder, one.folder, nodes_package) for one in older] or [nodes_package] * len(plans)
-    return [(plan, Home(str(folder), module, (package,))) for plan, package in zip(plans, packages, strict=True)]
-
-
-def _package(pack: Path, folder: Path, nodes_package: str) -> str:
-    """Return a folder of nodes as a package relative to its pack; the pack's own folder stands for what it names."""
-    inner = folder.resolve().relative_to(pack.resolve()).parts
-    return ".".join(inner) if inner else nodes_package
+    packages = [legacy.package(folder, one.folder) or nodes_package for one in older] or [nodes_package] * len(plans)
+    codecs = str(legacy.codecs(folder) or "")
+    return [(plan, Home(str(folder), module, (package,), codecs)) for plan, package in zip(plans, packages, strict=True)]
 
 
 def _registered(host: Host, found: list[tuple[AnyPlan, Home]]) -> Mappings:
@@ -81,7 +79,7 @@ def _class(env: Isolated, node: Node) -> type:
 def _warn(env: Isolated) -> None:
     """Say what a user should know of a pack whose environment never told its nodes."""
     if env.snapshot.origin == "sources":
-        log.warning("env %s was never asked for its nodes; they are read from the sources until `comfy-env build %s` made it",
+        log.warning("the nodes of env %s are shown as far as the sources tell; `comfy-env build %s` asks the pack itself",
                     env.plan.key, Path(env.home.folder))
     for what, detail in env.snapshot.registered:
         log.info("%s wanted to register %s %s, which an isolated pack cannot", env.plan.key, what, detail)

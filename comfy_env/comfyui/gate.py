@@ -40,7 +40,7 @@ class Gate:
             if path.startswith(ASKING):
                 self._epoch.number += 1
             if path == "/prompt":
-                refused = refusals((await request.json()).get("prompt"), self._homes())
+                refused = refusals((await core.json_of(request)).get("prompt"), self._homes())
                 if refused:
                     return web.json_response(_answer(refused), status=400)
             response = await handler(request)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from comfy_env.comfyui.paths import HostState
 from comfy_env.comfyui.prompts import Epoch, InterruptWatch
-from comfy_env.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from comfy_env.pool import WorkerPool
 
 ENTRY = "comfy_env.worker.comfy.entry"
 
 
 @dataclass(frozen=True)
 class Home:
-    """A pack's folder, the name of its module in this process, and the packages its classes come from."""
+    """A pack's folder, the name of its module in this process, the packages its classes come from, a file with its codecs."""
 
     folder: str
     module: str
     packages: tuple[str, ...] = ()
+    codecs: str = ""
 
     def order(self) -> dict[str, Any]:
         """Return it as a worker takes it."""
-        return {"folder": self.folder, "module": self.module, "packages": list(self.packages)}
+        return {"folder": self.folder, "module": self.module, "packages": list(self.packages), "codecs": self.codecs}
 
 
 class Surroundings(Protocol):

@@ -5,23 +5,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, cached_property
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from comfy_env.comfyui import core, requirements, snapshot, status
 from comfy_env.comfyui.gate import Gate
 from comfy_env.comfyui.home import ENTRY, Home
 from comfy_env.comfyui.isolated import Isolated
-from comfy_env.comfyui.memory import DeviceMemory, Memory
+from comfy_env.comfyui.memory import Memory
 from comfy_env.comfyui.paths import HostState
-from comfy_env.comfyui.prompts import Epoch, InterruptWatch, RunningPrompt
+from comfy_env.comfyui.prompts import Epoch, InterruptWatch
 from comfy_env.envs.paths import bytecode_folder
 from comfy_env.errors import ComfyEnvError
-from comfy_env.hooks import hookimpl
 from comfy_env.packs.snapshot import Snapshot
-from comfy_env.pool import WorkerPool
 from comfy_env.settings import Settings
 from comfy_env.values import CallOptions, EnvPlan
+
+if TYPE_CHECKING:
+    from comfy_env.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 SERVING = frozenset({"ready", "busy", "pinging", "releasing"})
@@ -45,13 +46,17 @@ class Host:
             "request_vram_budget": self._budget,
         }
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._pool: WorkerPool | None = None
         self._ended: set[tuple[str, int]] = set()
 
-    @cached_property
+    @property
     def pool(self) -> WorkerPool:
-        """The pool of all environments; nothing is opened before it is needed."""
-        observers = (Watch(self),)
-        return WorkerPool(self.settings, prompt=RunningPrompt(), memory=DeviceMemory(), shelf=self.memory.shelf, observers=observers)
+        """The one pool of all environments. Not even imported before it is needed: ComfyUI waits while packs register."""
+        if self._pool is None:
+            with self._opening:
+                self._pool = self._pool or _opened(self)
+        return self._pool
 
     def add(self, plan: EnvPlan, home: Home, known: Snapshot) -> Isolated:
         """Take in an environment of a pack that registers."""
@@ -75,6 +80,7 @@ class Host:
             raise ComfyEnvError(f"{this} cannot run isolated packs: it has no {refused[0]}")
         Gate(self.epoch, lambda: self.isolated, self.memory.free).install()
         status.install(self)
+        snapshot.remember_comfyui(self.settings)
 
     def after_call(self, env: Isolated, generation: int, models: Iterable[Mapping[str, Any]]) -> None:
         """Take over what the worker holds now, on the prompt thread, and have a stale description of the pack renewed."""
@@ -123,20 +129,10 @@ class Host:
             log.warning("the nodes of env %s could not be described anew: %s", env.plan.key, error)
 
 
-class Watch:
-    """Hears of workers' deaths and releases, to keep what core remembers in step with what there is."""
+def _opened(host: Host) -> WorkerPool:
+    from comfy_env.comfyui.serving import open_pool
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    @hookimpl
-    def comfy_env_worker_retired(self, record: Any, reason: str) -> None:
-        self._host.worker_ended(record.env, record.generation)
-
-    @hookimpl
-    def comfy_env_worker_released(self, record: Any, freed: int, held: int) -> None:
-        if not held:
-            self._host.memory.shelf.emptied(record.env)
+    return open_pool(host)
 
 
 def _interrupt() -> None:

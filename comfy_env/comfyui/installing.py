@@ -77,4 +77,6 @@ def _describe(plan: EnvPlan, out: TextIO) -> None:
     try:
         snapshot.take_outside(plan, Settings.read())
     except ComfyEnvError as error:
-        out.write(f"comfy-env: {plan.key}: its nodes could not be described: {str(error).splitlines()[0]}\n")
+        out.write(f"comfy-env: {plan.key}: its nodes could not be described: {error.message.splitlines()[0]}\n")
+        if error.hint:
+            out.write(f"comfy-env: {plan.key}: next: {error.hint}\n")

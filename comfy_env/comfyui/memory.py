@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comfy_env import errors
 from comfy_env.comfyui import core
 from comfy_env.comfyui.prompts import prompt_thread
 from comfy_env.comfyui.stand_ins import Shelf, device_of
-from comfy_env.pool import WorkerPool
 from comfy_env.values import Want
+
+if TYPE_CHECKING:
+    from comfy_env.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
@@ -67,10 +69,15 @@ class Memory:
         except (errors.ComfyEnvError, OSError) as error:
             self.receipts[env] = f"nothing was freed: {str(error).splitlines()[0]}"
         else:
-            self.receipts[env] = f"freed {released.freed} bytes, {released.held} still held" if released else "no worker"
+            self.receipts[env] = f"freed {size(released.freed)}, {size(released.held)} still held" if released else "no worker"
             self.shelf.emptied(env)
         log.info("/free: env %s: %s", env, self.receipts[env])
 
 
 def _make_room(management: Any, needed: int, device: Any) -> None:
     management.free_memory(needed, device)
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as people read it."""
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count} bytes"

@@ -6,8 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from comfy_env.comfyui import core
 
@@ -25,6 +24,21 @@ class RunningPrompt:
         return str(items[0][1]) if items else ""
 
 
+class Watched:
+    """A call that core's interrupt flag ends, as a context. A class of its own: it is entered at every call."""
+
+    __slots__ = ("_env", "_me", "_watch")
+
+    def __init__(self, watch: InterruptWatch, env: str) -> None:
+        self._watch, self._env = watch, env
+
+    def __enter__(self) -> None:
+        self._me = self._watch.enter(self._env)
+
+    def __exit__(self, *error: object) -> None:
+        self._watch.leave(self._me)
+
+
 class InterruptWatch:
     """Carries core's interrupt flag to the isolated nodes that run.
 
@@ -40,21 +54,25 @@ class InterruptWatch:
         self._thread: threading.Thread | None = None
         self._last = 0.0
 
-    @contextmanager
-    def during(self, env: str) -> Iterator[None]:
+    def during(self, env: str) -> Watched:
         """Interrupt the environment's call if core's flag goes up while this lasts."""
+        return Watched(self, env)
+
+    def enter(self, env: str) -> int:
+        """Watch for a call of the environment from now on; `leave` ends that."""
         me = next(self._numbers)   # never used again, so that what was told to one call is not taken for the next
         with self._lock:
             self._running[me] = env
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="comfy-env interrupt watch", daemon=True)
                 self._thread.start()
-        try:
-            yield
-        finally:
-            with self._lock:   # a call that has ended is out of reach before its thread goes on
-                self._running.pop(me, None)
-                self._last = time.monotonic()
+        return me
+
+    def leave(self, me: int) -> None:
+        """Watch for a call no more: it is out of reach before its thread goes on."""
+        with self._lock:
+            self._running.pop(me, None)
+            self._last = time.monotonic()
 
     def _watch(self) -> None:
         told: set[int] = set()

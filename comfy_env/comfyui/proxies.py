@@ -117,7 +117,7 @@ def _prepared(proxy: Proxy, home: Isolated, node: Node, name: str, kwargs: dict[
     if twin.state is not None:
         more["has_state"] = True
         callbacks["comfy_env.instance"] = lambda: twin.state
-    graphs = [one for one, kind in _hidden(node).items() if kind == "DYNPROMPT" and one in kwargs]
+    graphs = _graphs(node, kwargs)
     if graphs:
         graph = kwargs.pop(graphs[0])
         more["graphs"] = graphs
@@ -125,10 +125,11 @@ def _prepared(proxy: Proxy, home: Isolated, node: Node, name: str, kwargs: dict[
     return home.order(node, name, kwargs, **more), callbacks
 
 
-def _hidden(node: Node) -> dict[str, Any]:
+def _graphs(node: Node, kwargs: dict[str, Any]) -> list[str]:
+    """Return which arguments are the running prompt itself."""
     written = node.info.get("input")
     hidden = written.get("hidden") if isinstance(written, dict) else None
-    return hidden if isinstance(hidden, dict) else {}
+    return [one for one, kind in hidden.items() if kind == "DYNPROMPT" and one in kwargs] if isinstance(hidden, dict) else []
 
 
 def _finished(proxy: Proxy, home: Isolated, node: Node, answer: dict[str, Any]) -> Any:

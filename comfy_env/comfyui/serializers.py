@@ -1,22 +1,50 @@
-"""`register_serializer`, as packs of older releases call it.
+"""`register_serializer`: how objects of a pack's own classes leave the process that made them.
 
-There, an object that leaves a worker was written by a function the pack gave. Here it stays where it is and a reference
-travels in its place, so nothing has to be written for nodes of one environment. What packs register is kept, and a type
-without a codec of ours is refused by name where it would have to be opened.
+An object without a codec stays in its worker and a reference travels in its place. With one, what the codec wrote travels,
+and is read where a codec of the same class and tag is known. ComfyUI itself often knows none: it passes on what it got.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 log = logging.getLogger(__name__)
-registered: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {}
+Entry = tuple[type | str, Callable[..., Any], Callable[..., Any] | None, str | None]
+waiting: list[Entry] = []
+"""What was registered before there was a pool."""
 
 
-def register_serializer(type_: type, ser: Callable[[Any], Any], deser: Callable[[Any], Any], tag: str | None = None) -> None:
-    """Take note of how a pack would write a type; objects of it travel as references instead."""
-    name = tag or f"{type_.__module__}.{type_.__qualname__}"
-    registered[name] = (type_, ser, deser)
-    log.debug("%s travels as a reference", name)
+def register_serializer(
+    type_: type | str, ser: Callable[..., Any], deser: Callable[..., Any] | None = None, tag: str | None = None
+) -> None:
+    """Have objects of a class, or of any class of a name, leave a worker by value.
+
+    `ser` makes plain values, arrays and tensors of an object and `deser` makes an object of those again; `tag` is the name
+    they are known by, the class's own if none is given. To be called on both sides: a pack's module of nodes is one, its
+    `__init__.py`, which runs in ComfyUI too, is both.
+    """
+    waiting.append((type_, ser, deser, tag))
+    serving = sys.modules.get("comfy_env.comfyui.serving")
+    if serving is not None:
+        serving.teach()
+
+
+def load(file: Path, module: str) -> None:
+    """Run an older pack's `serialization.py`, under the name its pack would import it by; if that fails here, say so."""
+    name = f"{module}.{file.stem}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        return
+    made = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(made)
+    except Exception as error:  # a pack's own code, and it may need what only its environment has
+        del sys.modules[name]
+        log.warning("%s cannot be loaded in ComfyUI: %s: %s; values of its types are passed on unopened", file, type(error).__name__, error)

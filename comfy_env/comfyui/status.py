@@ -6,12 +6,15 @@ import asyncio
 import html
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from comfy_env.comfyui import core
 from comfy_env.comfyui.isolated import Isolated
+from comfy_env.comfyui.memory import size
 from comfy_env.errors import ComfyEnvError
-from comfy_env.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from comfy_env.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 PATH = "/comfy-env/status"
@@ -47,13 +50,13 @@ def install(host: Shown) -> None:
 
     @routes.post("/comfy-env/restart")
     async def restart(request: Any) -> Any:
-        return web.json_response(await _act(request, host, lambda pool, env: "ended" if pool.kill(env) else "it had no worker"))
+        return web.json_response(await _act(request, host, _restart))
 
 
 async def _act(request: Any, host: Shown, act: Callable[[WorkerPool, str], str]) -> dict[str, Any]:
-    env = str((await request.json()).get("env", ""))
+    env = str((await core.json_of(request)).get("env", ""))
     if env not in host.isolated:
-        return {"env": env, "error": "there is no such environment"}
+        return {"env": env, "error": f"there is no such environment; those there are: {', '.join(host.isolated)}"}
     try:
         return {"env": env, "done": await asyncio.to_thread(act, host.pool, env)}
     except ComfyEnvError as error:
@@ -62,7 +65,14 @@ async def _act(request: Any, host: Shown, act: Callable[[WorkerPool, str], str])
 
 def _release(pool: WorkerPool, env: str) -> str:
     released = pool.release(env)
-    return "it has no worker" if released is None else f"freed {released.freed} bytes, {released.held} still held"
+    return "it has no worker" if released is None else f"freed {size(released.freed)}, {size(released.held)} still held"
+
+
+def _restart(pool: WorkerPool, env: str) -> str:
+    seat = next((seat for seat in pool.seats() if seat.key == env), None)
+    if seat is not None and seat.unpark():
+        return "its pause is over; the next call starts a worker"
+    return "its worker was ended; the next call starts a new one" if pool.kill(env) else "it has no worker; the next call starts one"
 
 
 def status(host: Shown) -> dict[str, Any]:
@@ -124,7 +134,7 @@ def _row(env: dict[str, Any]) -> str:
         state = f'<span class="bad">{state}</span><br>{html.escape(env["reason"])}<br><code>{html.escape(env["fix"])}</code>'
     who = "none" if worker is None else html.escape(
         f"#{worker['generation']} {worker['state']}, pid {worker['pid']}, Python {worker['python']}, {worker['calls']} calls, "
-        f"{worker['held']} bytes held, idle {worker['idle']} s")
+        f"{size(worker['held'])} held, idle {worker['idle']} s")
     story = html.escape("\n".join(env["story"]) or "nothing has happened yet")
     lost = "".join(f"<br>not registered: {html.escape(' '.join(map(str, entry)))}" for entry in env["not_registered"])
     buttons = "".join(f"<button onclick=\"act('/comfy-env/{what}', '{key}')\">{what}</button>" for what in ("release", "restart"))

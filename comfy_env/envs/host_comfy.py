@@ -13,6 +13,7 @@ from importlib import metadata
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from comfy_env.envs import host_torch
 from comfy_env.values import EnvPlan
 
 RUNTIME = (
@@ -26,7 +27,9 @@ def lines(plan: EnvPlan) -> tuple[str, ...]:
     """Return the requirements to add: those of ComfyUI that the host has and the plan does not name itself."""
     if not plan.comfy:
         return ()
-    named = {canonicalize_name(one.name) for one in _named(plan)}
+    named: set[str] = {canonicalize_name(one.name) for one in _named(plan)}
+    if plan.torch == "host":   # they come with it, at versions that fit it
+        named.update(host_torch.FAMILY)
     return tuple(f"{name}=={version}" for name in RUNTIME if name not in named and (version := host_version(name)))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
@@ -16,6 +18,14 @@ from comfy_env.values import BuildStep
 
 QUIET_SECONDS = 2.0
 KEPT_LINES = 40
+
+
+def _private(name: str, flags: int) -> int:
+    """Open a file for this user only, also one that an older build left open to others."""
+    fd = os.open(name, flags, 0o600)
+    with contextlib.suppress(OSError):  # another user's file in a shared folder: it stays as it is
+        os.chmod(name, 0o600)
+    return fd
 
 
 class Journal:
@@ -33,7 +43,7 @@ class Journal:
 
     def __enter__(self) -> Journal:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self._out = open(self.log, "w", encoding="utf-8", errors="replace")
+        self._out = open(self.log, "w", encoding="utf-8", errors="replace", opener=_private)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -54,15 +64,16 @@ class Journal:
         self.note(text)
         self._tell(clean(text, self.secrets))
 
-    def run(self, what: str, argv: Sequence[object], env: Mapping[str, str], cwd: Path, hint: str = "") -> None:
-        """Run a tool; raises BuildFailed with its last lines and the log where it does not end well."""
+    def run(self, what: str, argv: Sequence[object], env: Mapping[str, str], cwd: Path,
+            hint: Callable[[Iterable[str]], str] = lambda lines: "") -> None:
+        """Run a tool; raises BuildFailed with its last lines, the log and what `hint` says of them where it does not end well."""
         self.say(what)
         self.note("$ " + " ".join(str(part) for part in argv))
         self.tail.clear()
         begun = time.monotonic()
         trouble = tools.follow(argv, self._hear, lambda: self._remind(what, begun), env, cwd)
         if trouble:
-            raise self.failure(f"{what}: {Path(str(argv[0])).name} {trouble}", hint)
+            raise self.failure(f"{what}: {Path(str(argv[0])).name} {trouble}", hint(self.tail))
 
     def failure(self, what: str, hint: str = "") -> BuildFailed:
         """Return the error of this build."""

@@ -71,6 +71,11 @@ def snapshot_file(plan: EnvPlan, settings: Settings) -> Path:
     return office(settings) / f"{folder_name(plan.key)}.snapshot.json"
 
 
+def comfyui_file(settings: Settings) -> Path:
+    """Return the file that says where the ComfyUI is that last ran an isolated pack."""
+    return office(settings) / "comfyui.path"
+
+
 def bytecode_folder(settings: Settings) -> Path:
     """Return where workers write bytecode: never beside a pack's own sources."""
     return office(settings) / "bytecode"

@@ -17,6 +17,7 @@ from comfy_env.packs.redact import clean
 from comfy_env.values import EnvPlan
 
 FILE = "comfy-env.json"
+PRELOADS = "comfy-env.imports.json"   # see `preloads`
 SCHEMA = 1
 
 
@@ -58,10 +59,13 @@ def write(folder: Path, stamp: Stamp) -> None:
 
 
 def plan_hash(plan: EnvPlan, torch: str = "") -> str:
-    """Return a digest of everything in the plan that decides what is built; ``torch`` is the resolved host version."""
+    """Return a digest of everything in the plan that decides what is built; ``torch`` is the resolved host version.
+
+    Not of its `python`: that says which Pythons are allowed, and the stamp says which one it is.
+    """
     conda = asdict(plan.conda) if plan.conda else None
     parts = [
-        SCHEMA, plan.backend, plan.python, sorted(plan.dependencies), plan.torch, torch,
+        SCHEMA, plan.backend, sorted(plan.dependencies), plan.torch, torch,
         [clean(index) for index in plan.indexes], conda, plan.allow_source_builds, plan.comfy,
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -7,9 +7,11 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from comfy_env.envs import locks, paths, probes, stamps
+from packaging.version import Version
+
+from comfy_env.envs import interpreters, locks, paths, probes, stamps
 from comfy_env.envs.stamps import Stamp
-from comfy_env.packs import requirements
+from comfy_env.packs import pythons, requirements
 from comfy_env.packs.wrong import Wrong
 from comfy_env.settings import Settings
 from comfy_env.values import EnvPlan, EnvState, EnvStatus
@@ -29,6 +31,8 @@ def existing(plan: EnvPlan) -> EnvState:
     """Return the state of an interpreter that is used as it is, without running it."""
     path = plan.interpreter
     assert path is not None
+    if path.is_dir():
+        return EnvState(plan.key, EnvStatus.BROKEN, path, reason=f"{path} is a folder and no interpreter", fix=RENAME)
     if not path.is_file():
         return EnvState(plan.key, EnvStatus.MISSING, path, reason=f"there is no interpreter {path}", fix=RENAME)
     if not os.access(path, os.X_OK):
@@ -81,6 +85,9 @@ def _judged(plan: EnvPlan, folder: Path, stamp: Stamp, wanted: str) -> EnvState:
         return replace(here, status=EnvStatus.BROKEN, reason=reason, fix=fix_of(plan))
     if stamp.plan != wanted:
         return replace(here, status=EnvStatus.STALE, reason="its declaration changed since it was built", fix=fix_of(plan))
+    if not interpreters.wanted(plan).contains(stamp.python):
+        reason = f"it has Python {stamp.python}, and its declaration wants {plan.python or 'another'}"
+        return replace(here, status=EnvStatus.STALE, reason=reason, fix=fix_of(plan))
     return here
 
 
@@ -97,10 +104,15 @@ def _listed(plan: EnvPlan) -> set[str]:
 def _probed(plan: EnvPlan, state: EnvState) -> EnvState:
     assert state.interpreter is not None
     facts = probes.probe(state.interpreter, plan.dependencies if state.status is EnvStatus.READY else ())
-    if facts.trouble:
+    if facts.trouble or _too_old(facts.version):
+        trouble = facts.trouble or f"it is Python {facts.version}; workers need Python 3.{pythons.FLOOR} or newer"
         fix = RENAME if plan.interpreter else fix_of(plan)
-        return replace(state, status=EnvStatus.BROKEN, reason=f"{state.interpreter}: {facts.trouble}", fix=fix)
+        return replace(state, status=EnvStatus.BROKEN, reason=f"{state.interpreter}: {trouble}", fix=fix)
     return replace(state, versions=state.versions or (("python", facts.version),))
+
+
+def _too_old(version: str) -> bool:
+    return bool(version) and Version(version) < Version(f"3.{pythons.FLOOR}")
 
 
 def _state(plan: EnvPlan, status: EnvStatus, folder: Path, reason: str) -> EnvState:

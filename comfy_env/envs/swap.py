@@ -33,7 +33,7 @@ def clear(folder: Path) -> None:
     if problem or not folder.is_dir():
         return
     for entry in folder.iterdir():
-        if entry.name in (stamps.FILE, stamp.build if stamp else ""):
+        if entry.name in (stamps.FILE, stamps.PRELOADS, stamp.build if stamp else ""):
             continue
         users = users_of(entry)
         if users:

@@ -52,11 +52,11 @@ class Observe:
 
     @hookspec
     def comfy_env_call_started(self, record: Any, call: dict[str, Any]) -> None:
-        """A call began."""
+        """A call began on a worker; `call` holds its ticket."""
 
     @hookspec
     def comfy_env_call_ended(self, record: Any, call: dict[str, Any]) -> None:
-        """A call ended; `call` holds its ticket, kind of ending and seconds."""
+        """A call that began ended; `call` holds its ticket, the kind of its ending ("returned", "crashed", …) and its seconds."""
 
     @hookspec
     def comfy_env_env_built(self, state: EnvState) -> None:

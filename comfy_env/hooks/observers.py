@@ -47,7 +47,7 @@ class Observers:
     def _tell_one(self, hook: str, impl: Any, facts: dict[str, Any]) -> None:
         try:
             impl.function(*(facts[argument] for argument in impl.argnames))
-        except Exception:  # an observer is somebody else's code and only watches: the pool goes on
+        except (Exception, SystemExit, GeneratorExit):  # an observer is somebody else's code and only watches: the pool goes on
             if (id(impl.plugin), hook) not in self._complained:
                 self._complained.add((id(impl.plugin), hook))
                 log.exception("observer %s: %s raised; this is told once", impl.plugin_name, hook)

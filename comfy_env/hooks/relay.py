@@ -6,6 +6,7 @@ refused by name, and whatever a hook raises arrives as an error of this package.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -107,8 +108,10 @@ class Relay:
             trouble = problem_of(answer)
         except ComfyEnvError:
             raise
-        except Exception as problem:  # a hook is somebody else's code: whatever it raises gets the backend's and the verb's name
-            raise self._broken(verb, f"raised {type(problem).__name__}: {problem}", arguments.get("launch")) from problem
+        except BaseException as problem:  # a hook is somebody else's code: whatever it raises gets the backend's and the verb's name
+            if _from_outside(problem):
+                raise
+            raise self._broken(verb, f"raised {_told(problem)}", arguments.get("launch")) from problem
         if trouble:
             raise self._broken(verb, trouble, arguments.get("launch"))
         return answer
@@ -118,8 +121,10 @@ class Relay:
             given = impl.function(*(launch for _ in impl.argnames))
         except ComfyEnvError:
             raise
-        except Exception as problem:  # a wrapper is somebody else's code, too
-            raise self._broken("launch", f"({impl.plugin_name}) raised {type(problem).__name__}: {problem}", launch) from problem
+        except BaseException as problem:  # a wrapper is somebody else's code, too
+            if _from_outside(problem):
+                raise
+            raise self._broken("launch", f"({impl.plugin_name}) raised {_told(problem)}", launch) from problem
         if given is None:
             return launch
         if not isinstance(given, Launch):
@@ -132,6 +137,15 @@ class Relay:
     def _broken(self, verb: str, what: str, launch: Launch | None = None) -> BackendError:
         facts: dict[str, Any] = {} if launch is None else {"env": launch.env, "generation": launch.generation}
         return BackendError(f"backend {self.name!r}: {verb} {what}", **facts)
+
+
+def _from_outside(problem: BaseException) -> bool:
+    """Tell whether a hook was broken off by what a signal's handler raised; those run on the main thread only."""
+    return isinstance(problem, KeyboardInterrupt | SystemExit) and threading.current_thread() is threading.main_thread()
+
+
+def _told(problem: BaseException) -> str:
+    return f"{type(problem).__name__}: {problem}"
 
 
 def _differs(one: Any, other: Any) -> bool:

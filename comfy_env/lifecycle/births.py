@@ -6,7 +6,7 @@ from comfy_env.lifecycle import lane
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.effects import Note, OpenLanes, Prove
 from comfy_env.lifecycle.endings import account, rest, retire
-from comfy_env.lifecycle.events import LanesFailed, LanesOpen, ProofFailed, Proved, SignOfLife, Spawned, SpawnFailed
+from comfy_env.lifecycle.events import Demoted, LanesFailed, LanesOpen, ProofFailed, Proved, SignOfLife, Spawned, SpawnFailed
 from comfy_env.lifecycle.record import Activity, Env, State, Step, with_row
 from comfy_env.lifecycle.trust import judge
 
@@ -57,5 +57,14 @@ def proved(env: Env, event: Proved, now: float) -> Step:
     env = with_row(env, gpu_ok=verdict.gpu_ok, proved=now, activity=Activity(since=now))
     env, effects = lane.ready(env, now)
     if verdict.demoted:
-        effects = (Note(event.generation, f"demoted, its device tensors take the CPU path: {verdict.demoted}", "warning"), *effects)
+        effects = (_demotion(event.generation, verdict.demoted), *effects)
     return env, effects
+
+
+def demoted(env: Env, event: Demoted, now: float) -> Step:
+    """Remember that a device's memory is not shared with the worker, and say why."""
+    return with_row(env, gpu_ok=False), (_demotion(event.generation, event.why),)
+
+
+def _demotion(generation: int, why: str) -> Note:
+    return Note(generation, f"demoted, its device tensors take the CPU path: {why}", "warning")

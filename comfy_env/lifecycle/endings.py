@@ -56,14 +56,36 @@ def retire(env: Env, now: float, reason: Reason, verdict: Outcome | None = None,
     `verdict` answers the running call, or everybody waiting if the worker was still being born. Whoever only waits for
     a proved worker keeps waiting and gets the next generation.
     """
+    env, effects = _give_up(env, now, reason, verdict)
+    env, kill = strike(env, now, status)
+    return env, (*effects, *kill)
+
+
+def await_exit(env: Env, now: float, verdict: Outcome) -> Step:
+    """Give up a row whose process is ending by itself: the answers come at once, the kill of what it leaves after its exit.
+
+    It waits for that no longer than a kill may take.
+    """
+    env, effects = _give_up(env, now, Reason.CRASHED, verdict)
+    return with_row(env, closing=Closing.EXIT, due=now + env.limits.kill), effects
+
+
+def strike(env: Env, now: float, status: ExitStatus | None = None) -> Step:
+    """Ask for the kill of a row that was given up."""
+    row = env.row
+    nxt = with_row(env, closing=Closing.TREE, status=status or row.status, due=now + BACK_STOP * env.limits.kill)
+    return nxt, (Kill(row.generation, row.ending or Reason.ASKED, bool(env.ledger.waiting)),)
+
+
+def _give_up(env: Env, now: float, reason: Reason, verdict: Outcome | None) -> Step:
+    """Answer whom an end concerns and keep nothing of the row but what its end is told by."""
     env, effects = account(env, now, reason, verdict)
-    row, generation = env.row, env.row.generation
+    row = env.row
     heir = WorkerRecord(
-        generation, State.CLOSING, row.pid, row.device, row.born, now + BACK_STOP * env.limits.kill,
-        Activity(since=now, calls=row.activity.calls), ending=reason, stack=row.stack, status=status or row.status, closing=Closing.TREE,
+        row.generation, State.CLOSING, row.pid, row.device, row.born,
+        activity=Activity(since=now, calls=row.activity.calls), ending=reason, stack=row.stack, status=row.status,
     )
-    kill = Kill(generation, reason, bool(env.ledger.waiting))
-    return with_parts(env, env.ledger, heir), (*effects, kill)
+    return with_parts(env, env.ledger, heir), effects
 
 
 def account(env: Env, now: float, reason: Reason, verdict: Outcome | None) -> Step:

@@ -141,6 +141,11 @@ class Proved(News):
 
 
 @dataclass(frozen=True, slots=True)
+class Demoted(News):
+    why: str  # what a device's proof found, when a tensor on it was to be sent for the first time
+
+
+@dataclass(frozen=True, slots=True)
 class ProofFailed(News):
     why: Outcome
 
@@ -191,6 +196,12 @@ class ReleaseFailed(News):
 @dataclass(frozen=True, slots=True)
 class ProcessExited(News):
     status: ExitStatus
+
+
+@dataclass(frozen=True, slots=True)
+class CrashTold(News):
+    status: ExitStatus  # how the process will have ended: its end has begun, its memory may still be there
+    stack: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def stand_ins_changed(env: Env, event: StandInsChanged, now: float) -> Step:
 
 def stand_ins_closing(env: Env, event: StandInsChanged, now: float) -> Step:
     """Count the stand-ins of a worker that is still to be retired."""
-    return (env, ()) if env.row.closing is Closing.TREE else (with_row(env, stand_ins=event.count), ())
+    return (env, ()) if env.row.closing in (Closing.EXIT, Closing.TREE) else (with_row(env, stand_ins=event.count), ())
 
 
 def stand_ins_registered(env: Env, event: StandInsRegistered, now: float) -> Step:

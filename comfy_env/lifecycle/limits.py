@@ -8,7 +8,7 @@ from __future__ import annotations
 from comfy_env.lifecycle import idle
 from comfy_env.lifecycle.crashes import unparked
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
-from comfy_env.lifecycle.endings import CLOSED, condemn, execute, kill_again, rest, retire, wedge
+from comfy_env.lifecycle.endings import CLOSED, condemn, execute, kill_again, rest, retire, strike, wedge
 from comfy_env.lifecycle.events import Tick
 from comfy_env.lifecycle.record import Activity, Closing, Env, State, Step, with_parts
 from comfy_env.settings import Settings
@@ -59,12 +59,14 @@ def busy(env: Env, event: Tick, now: float) -> Step:
 
 
 def closing(env: Env, event: Tick, now: float) -> Step:
-    """Stop waiting: for a stack, for a goodbye, or for a kill that nobody answered for."""
+    """Stop waiting: for a stack, for an exit, for a goodbye, or for a kill that nobody answered for."""
     row = env.row
     if not _passed(row.due, now):
         return env, ()
     if row.closing is Closing.STACK:
         return execute(env, now)
+    if row.closing is Closing.EXIT:
+        return strike(env, now)
     return retire(env, now, Reason.SHUTDOWN) if row.closing is Closing.GOODBYE else wedge(env, "the kill did not answer", now)
 
 

@@ -84,6 +84,7 @@ TABLE: Table = {
     e.LanesOpen: {S.JOINING: births.lanes_open},
     e.LanesFailed: {S.JOINING: births.lanes_failed},
     e.Proved: {S.PROVING: births.proved},
+    e.Demoted: _in(SERVING, births.demoted),
     e.ProofFailed: {S.PROVING: births.proof_failed},
     e.Accepted: {S.READY: calls.accepted},
     e.CallAlive: {S.BUSY: calls.alive},
@@ -100,6 +101,7 @@ TABLE: Table = {
         S.CLOSING: news.exited_closing,
         S.WEDGED: news.exited_wedged,
     },
+    e.CrashTold: {S.JOINING: news.crash_joining, S.PROVING: news.crash_proving, **_in(SERVING, news.crash_serving)},
     e.LaneLost: _in((S.PROVING, *SERVING), news.lane_lost),
     e.StackRead: {S.CLOSING: news.stack_read},
     e.TreeGone: {

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.effects import DropZygote, Effect, Note, SendInterrupt, Settle
-from comfy_env.lifecycle.endings import CLOSED, condemn, execute, kill_again, rest, retire, say_goodbye, settle_waiting, wedge
-from comfy_env.lifecycle.events import KillWanted, LaneLost, ProcessExited, ShutdownWanted, StackRead, TreeGone, WontDie
+from comfy_env.lifecycle.endings import (
+    CLOSED,
+    await_exit,
+    condemn,
+    execute,
+    kill_again,
+    rest,
+    retire,
+    say_goodbye,
+    settle_waiting,
+    strike,
+    wedge,
+)
+from comfy_env.lifecycle.events import CrashTold, KillWanted, LaneLost, ProcessExited, ShutdownWanted, StackRead, TreeGone, WontDie
 from comfy_env.lifecycle.record import Closing, Env, State, Step, changed, with_activity, with_parts, with_row
 
 Exit = ProcessExited | TreeGone
@@ -29,11 +41,29 @@ def exited_serving(env: Env, event: Exit, now: float) -> Step:
     return retire(env, now, Reason.CRASHED, why, event.status)
 
 
+def crash_joining(env: Env, event: CrashTold, now: float) -> Step:
+    """Answer everybody waiting; its exit is waited for behind that."""
+    why = Outcome(Kind.DIED_BEFORE_JOINING, "the worker crashed before its lanes were open", event.status, event.stack)
+    return await_exit(env, now, why)
+
+
+def crash_proving(env: Env, event: CrashTold, now: float) -> Step:
+    """Answer everybody waiting; its exit is waited for behind that."""
+    return await_exit(env, now, Outcome(Kind.CRASHED, "the worker crashed while it proved itself", event.status, event.stack))
+
+
+def crash_serving(env: Env, event: CrashTold, now: float) -> Step:
+    """Answer the running call before the process has given back its memory; its exit is waited for behind that."""
+    return await_exit(env, now, Outcome(Kind.CRASHED, "the worker crashed in the middle of the call", event.status, event.stack))
+
+
 def exited_closing(env: Env, event: Exit, now: float) -> Step:
     """Go on to the kill, which is still needed for whatever the process left behind."""
     row = env.row
     if row.closing is Closing.STACK:
         return execute(env, now, status=event.status)
+    if row.closing is Closing.EXIT:
+        return strike(env, now, event.status)
     if row.closing is Closing.GOODBYE:
         return retire(env, now, Reason.SHUTDOWN, None, event.status)
     return with_row(env, status=event.status), ()
@@ -81,9 +111,11 @@ def kill_busy(env: Env, event: KillWanted, now: float) -> Step:
 
 
 def kill_closing(env: Env, event: KillWanted, now: float) -> Step:
-    """Do not wait for a stack or a goodbye."""
+    """Do not wait for a stack, an exit or a goodbye."""
     if env.row.closing is Closing.STACK:
         return execute(env, now)
+    if env.row.closing is Closing.EXIT:
+        return strike(env, now)
     return retire(env, now, Reason.SHUTDOWN) if env.row.closing is Closing.GOODBYE else (env, ())
 
 

@@ -43,6 +43,7 @@ class Closing(enum.Enum):
     """What a CLOSING row waits for."""
 
     STACK = "its stack"
+    EXIT = "its exit"
     GOODBYE = "its own end"
     TREE = "its tree's end"
 

@@ -11,7 +11,10 @@ MOST_ORDINARY = 40
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One entry: lived time of the first and the last occurrence, how often, and whether calls may push it out."""
+    """One entry: lived time of the first and the last occurrence, how often, and whether calls may push it out.
+
+    ``brief`` is what an error tells of it.
+    """
 
     at: float
     text: str
@@ -19,6 +22,7 @@ class Line:
     last: float
     count: int = 1
     ordinary: bool = False
+    brief: str = ""
 
 
 class Story(NamedTuple):
@@ -27,9 +31,9 @@ class Story(NamedTuple):
     lines: tuple[Line, ...] = ()
 
 
-def told(story: Story, at: float, text: str, generation: int) -> Story:
+def told(story: Story, at: float, text: str, generation: int, brief: str = "") -> Story:
     """Return the story with a line that only later lines of its own weight can push out."""
-    return _bounded((*story.lines, Line(at, text, generation, at)))
+    return _bounded((*story.lines, Line(at, text, generation, at, brief=brief)))
 
 
 def called(story: Story, at: float, text: str, generation: int) -> Story:

@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from comfy_env.lifecycle import effects, events, story
+from comfy_env.lifecycle.brief import brief
 from comfy_env.lifecycle.deaths import Kind, Outcome
 from comfy_env.lifecycle.record import SERVING, Env, with_story
 from comfy_env.values import ExitStatus, Proof, Want
@@ -37,7 +38,8 @@ def tell(before: Env, event: events.Event, after: Env, wanted: tuple[effects.Eff
     if _is_everyday(before, after, wanted):
         text = _everyday(kind, event, wanted)
         return with_story(after, story.called(after.ledger.story, now, text, row.generation)) if text else after
-    return with_story(after, story.told(after.ledger.story, now, _line(before, event, after, wanted), row.generation))
+    text, short = _line(before, event, after, wanted), brief(before, event, after, wanted)
+    return with_story(after, story.told(after.ledger.story, now, text, row.generation, short))
 
 
 def _is_everyday(before: Env, after: Env, wanted: tuple[effects.Effect, ...]) -> bool:
@@ -100,7 +102,11 @@ def _last_line(name: str, value: str) -> str:
 
 UNSAID: dict[type, tuple[str, ...]] = {
     effects.Note: ("level",),
+    events.CrashTold: ("stack",),
     events.StackRead: ("text",),  # the error shows it whole
+    events.Proved: ("expected",),  # a digest tells nobody anything
+    events.ShutdownWanted: ("due",),  # lived time, which is no time of day
+    effects.Goodbye: ("deadline",),
 }
 """What a line leaves out."""
 

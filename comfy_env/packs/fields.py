@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from comfy_env.packs import pythons, requirements
 from comfy_env.packs.wrong import Wrong, did_you_mean
-from comfy_env.settings import Settings
+from comfy_env.settings import SWITCH, Settings
 from comfy_env.values import Conda
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -96,19 +97,42 @@ class Indexes:
 
 
 def conda(value: Any) -> Conda:
-    parts = {"channels": each(_conda_word), "dependencies": each(_conda_word)}
+    parts = {"channels": each(_channel), "dependencies": each(_conda_word)}
     return Conda(**table(value, parts))
 
 
+def _channel(value: Any) -> str:
+    """Check a channel: a name, an https URL or a folder of this machine as a `file:` URL."""
+    parts = urlsplit(text(value))
+    if parts.scheme != "file":
+        return _conda_word(value)
+    here = parts.netloc in ("", "localhost") and parts.path.startswith("/")
+    return _plain_word(value) if here else _remote(_plain_word(value))
+
+
 def _conda_word(value: Any) -> str:
+    word = _plain_word(value)
+    if "://" in word:
+        return _remote(word)
+    if re.match(r"(\.|~|/|\\|[A-Za-z]:[\\/])", word):
+        raise Wrong(f"{word!r} is a path", "name a package or channel; a channel on this disk is written file:///folder")
+    return word
+
+
+def _plain_word(value: Any) -> str:
     word = text(value)
     if word.startswith("-") or re.search(r"[\x00-\x1f]", word):
         raise Wrong(f"{word!r} is not a conda name")
-    if "://" in word:
-        return requirements.check_index(word)
-    if re.match(r"(\.|~|/|\\|[A-Za-z]:[\\/])", word):
-        raise Wrong(f"{word!r} is a path", "name a package or channel")
     return word
+
+
+def _remote(word: str) -> str:
+    """Check a URL by the rules of an index, told in a channel's words."""
+    try:
+        return requirements.check_index(word)
+    except Wrong as wrong:
+        hint = wrong.hint if "credentials" in wrong.what else "a channel is a name, an https URL or file:///folder"
+        raise Wrong(wrong.what.replace("the index ", "the channel ", 1), hint) from None
 
 
 def table(value: Any, checks: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
@@ -155,6 +179,8 @@ def _limit(key: str, value: Any) -> tuple[str, float]:
     if name not in LIMITS:
         raise Wrong(f"unknown limit {key!r}", did_you_mean(name, LIMITS))
     low, high = LIMITS[name]["low"], LIMITS[name]["high"]
+    if isinstance(value, bool) and LIMITS[name]["unit"] == SWITCH:
+        return name, int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise Wrong(f"must be a number from {low:g} to {high:g}, not {value!r}")
     return name, value

@@ -21,6 +21,7 @@ from comfy_env.values import Conda
 FILE = "comfy-env.toml"
 ROOT_FILE = "comfy-env-root.toml"
 NODES = "nodes"
+CODECS = "serialization.py"
 _ENV = ("python", "workspace", "dependencies", "pypi-dependencies", "target", "cuda", "env_vars", "options")
 _ROOT = ("node_packs", "node_reqs", "types", "apt", "brew")
 _NOT_DONE = {
@@ -59,6 +60,17 @@ def envs(folder: Path) -> tuple[LegacyEnv, ...]:
     files = _files(folder)
     found = [(_name(folder, file, files), _read(file)) for file in files]
     return tuple(_env(name, document) for name, document in found if _is_env(document) or len(files) == 1)
+
+
+def package(pack: Path, folder: Path) -> str:
+    """Return a folder of nodes as a package relative to its pack, '' for the pack's own folder."""
+    return ".".join(folder.resolve().relative_to(pack.resolve()).parts)
+
+
+def codecs(folder: Path) -> Path | None:
+    """Return the file with a pack's own codecs, None for a pack that says of no type that it has one."""
+    file = folder / CODECS
+    return file if file.is_file() and any(how == "custom" for _, how in root(folder).types) else None
 
 
 def root(folder: Path) -> LegacyRoot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -13,6 +14,7 @@ FLOOR = 9
 NEWEST = 20
 
 
+@functools.lru_cache(maxsize=64)
 def specifier(python: str | None) -> SpecifierSet:
     """Return what versions are allowed; a bare version such as "3.10" means its whole series. Raises Wrong."""
     text = (python or "").strip()
@@ -29,6 +31,7 @@ def specifier(python: str | None) -> SpecifierSet:
     return wanted
 
 
+@functools.lru_cache(maxsize=64)
 def minors(wanted: SpecifierSet) -> tuple[int, ...]:
     """Return the minor versions of Python 3, newest first, of which some release is allowed."""
     return tuple(m for m in range(NEWEST, FLOOR - 1, -1) if any(wanted.contains(f"3.{m}.{patch}") for patch in range(40)))

@@ -7,6 +7,7 @@ worker decides once there is one.
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -155,11 +156,30 @@ def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         return {str(key.value): _or_anything(value) for key, value in pairs if isinstance(key, ast.Constant)}
+    value = _number(node)
+    if value is not None:
+        return value
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError):
         return _UNKNOWN
     return value if isinstance(value, (str, int, float, bool, type(None))) else _UNKNOWN
+
+
+_SUMS: dict[type[ast.operator], Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow}
+
+
+def _number(node: ast.expr, depth: int = 0) -> int | float | None:
+    """Return a number written as a short sum of numbers (`2**32 - 1`), None for anything else."""
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return node.value if depth and abs(node.value) < 1 << 64 else None   # type: ignore[return-value, arg-type]
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _SUMS or depth > 4:
+        return None
+    left, right = _number(node.left, depth + 1), _number(node.right, depth + 1)
+    if left is None or right is None or (isinstance(node.op, ast.Pow) and abs(right) > 64):
+        return None
+    found = _SUMS[type(node.op)](left, right)
+    return found if isinstance(found, (int, float)) and abs(found) <= 1 << 64 else None
 
 
 def _or_anything(node: ast.expr) -> Any:
@@ -177,8 +197,16 @@ def _inputs(function: Any) -> Any:
 
 
 def _as_input(written: Any) -> Any:
-    """Return an input as core reads it: a tuple whose first part is its type."""
-    return {"$tuple": [written]} if isinstance(written, dict) and "$any" in written else written
+    """Return an input as core reads it: a tuple whose first part is its type, and whose options are those that are known."""
+    parts = written.get("$tuple", [written]) if isinstance(written, dict) else written
+    return {"$tuple": [_known(part) if slot else part for slot, part in enumerate(parts)]} if isinstance(parts, list) else parts
+
+
+def _known(options: Any) -> Any:
+    """Return an input's options without those that are computed: core compares values with what it finds there."""
+    if not isinstance(options, dict):
+        return options
+    return {name: value for name, value in options.items() if not (isinstance(value, dict) and "$any" in value)}
 
 
 def _signature(function: Any) -> dict[str, Any]:

@@ -70,6 +70,8 @@ def read(document: Document, tags: tuple[str, ...] | None = None) -> tuple[Decla
 
 
 def _one(document: Document, name: str, path: tuple[str, ...], table: dict[str, Any], tags: tuple[str, ...]) -> Declared:
+    if not name.isprintable():
+        raise document.problem(path, f"{name!r} cannot be an environment's name", "use letters, digits, '-', '_' and '.'")
     overrides = table.get("platform", {})
     if not isinstance(overrides, dict):
         raise document.problem((*path, "platform"), "platform must be a table of tables", "write [tool.comfy-env.platform.linux]")

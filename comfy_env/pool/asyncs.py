@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from comfy_env.errors import HookStopped
+
 
 async def in_thread(work: Callable[[], Any], cancel: Callable[[], None]) -> Any:
     """Run `work` on a new thread in the caller's context; a cancelled awaiter calls `cancel` and leaves."""
@@ -37,4 +39,14 @@ def _deliver(future: asyncio.Future[Any], value: Any, error: BaseException | Non
     if error is None:
         future.set_result(value)
     else:
-        future.set_exception(error)
+        future.set_exception(_bearable(error))
+
+
+def _bearable(error: BaseException) -> BaseException:
+    """Return the error, or one that a future takes in its place: StopIteration would end the awaiter as if it had returned."""
+    if not isinstance(error, StopIteration):
+        return error
+    what = f"a hook of this call raised {type(error).__name__}: {error}".rstrip(": ")
+    told = HookStopped(what, hint="let the hook raise another exception")
+    told.__cause__ = error
+    return told

@@ -16,11 +16,12 @@ from comfy_env import errors
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.deaths import Kind
 from comfy_env.lifecycle.record import State
-from comfy_env.pool import endings
+from comfy_env.pool import crashes, endings, exits, zygotes
 from comfy_env.pool.failures import outcome_of
 from comfy_env.pool.seat import Seat, Worker
+from comfy_env.pool.unmade import unlooked_at
 from comfy_env.process import launch as launching
-from comfy_env.process import procs, tree
+from comfy_env.process import lifeline, procs, tree
 from comfy_env.process.output import Output
 from comfy_env.transport import canary as canaries
 from comfy_env.transport.boot import boot_document
@@ -41,8 +42,10 @@ def spawn(house: House, seat: Seat, generation: int) -> None:
     worker = None
     try:
         worker = _prepare(house, seat, generation)
+        if seat.env.row.generation != generation or seat.env.row.state is not State.SPAWNING:
+            raise errors.SpawnFailed("nobody wants the worker any more")   # told to nobody, either
         worker.process = worker.relay.spawn(worker.launch)
-    except Exception as error:  # whatever a backend raises is this birth's failure, by name
+    except BaseException as error:  # whatever a backend raises is this birth's failure, by name
         if worker is not None:
             discard(worker)
         seat.post(events.SpawnFailed(generation, outcome_of(error)))
@@ -61,6 +64,7 @@ def spawn(house: House, seat: Seat, generation: int) -> None:
 def _seat_down(house: House, seat: Seat, worker: Worker) -> None:
     seat.forget_before(worker.generation)
     seat.workers[worker.generation] = worker
+    crashes.attend(seat, worker)
     house.watcher.add(seat, worker)
 
 
@@ -69,7 +73,7 @@ def _prepare(house: House, seat: Seat, generation: int) -> Worker:
     run = house.host_run().new_worker(seat.key, generation)
     with contextlib.ExitStack() as undo:
         undo.callback(run.close)
-        endpoint = open_endpoint()
+        endpoint = lifeline.opened(open_endpoint)
         undo.callback(endpoint.close)
         worker = _launched(house, seat, relay, str(interpreter), run, endpoint, generation)
         undo.pop_all()
@@ -80,16 +84,17 @@ def _launched(
     house: House, seat: Seat, relay: Relay, interpreter: str, run: WorkerRun, endpoint: SocketEndpoint, generation: int
 ) -> Worker:
     host, log_file = house.host_run(), house.log_file(seat.key)
+    folder = host.worker_folder
     launch = Launch(
         env=seat.key,
         generation=generation,
         plan=seat.plan,
-        argv=launching.command(interpreter, host.worker_folder, endpoint.boot_fd),
+        argv=launching.command(interpreter, folder, endpoint.boot_fd),
         cwd=run.folder,
         variables=launching.worker_variables(seat.plan, nonce=run.nonce, host_nonce=host.nonce, generation=generation),
         import_roots=tuple(os.path.abspath(root) for root in seat.plan.roots),
         run_folder=run.folder,
-        worker_folder=host.worker_folder,
+        worker_folder=folder,
         nonce=run.nonce,
         host_nonce=host.nonce,
         endpoint=endpoint,
@@ -98,7 +103,7 @@ def _launched(
         birth_seconds=seat.env.limits.birth,
         sign=lambda stage: seat.post(events.SignOfLife(generation, stage)),
     )
-    launch = relay.launch(launch)
+    launch = zygotes.equip(house, seat, relay, relay.launch(launch))
     endpoint.write_boot(boot_document(launch, endpoint, run.record_path))
     worker = Worker(generation, relay, launch, run, endpoint, Output(seat.key, generation, log_file), interpreter=interpreter)
     house.reloader.attend(seat, worker)
@@ -109,6 +114,8 @@ def _interpreter(seat: Seat) -> tuple:
     """Return the relay that serves this birth and the interpreter it starts."""
     state = seat.relay.inspect(seat.plan, probe=False)
     if state is None or state.status is EnvStatus.READY:
+        if state is None and unlooked_at(seat.plan):
+            seat.log.warning("backend %s makes no environments and looks at none: %s", seat.relay.name, unlooked_at(seat.plan))
         found = (state.interpreter if state else None) or seat.plan.interpreter
         return seat.relay, found or Path(sys.executable)
     if seat.plan.fallback is None:
@@ -118,10 +125,11 @@ def _interpreter(seat: Seat) -> tuple:
 
 
 def _refusal(seat: Seat, state: EnvState) -> errors.SpawnFailed:
-    if state.interpreter is not None and seat.plan.interpreter is not None and not state.interpreter.exists():
-        return errors.InterpreterMissing(f"there is no interpreter at {state.interpreter}", hint=state.fix)
+    own = seat.plan.interpreter
+    if own is not None and not (own.is_file() and os.access(own, os.X_OK)):
+        return errors.InterpreterMissing(state.reason or f"the interpreter {own} cannot be used", hint=state.fix)
     kind = _REFUSALS.get(state.status, errors.EnvNotBuilt)
-    return kind(_words(state), hint=f"run: {state.fix}" if state.fix else "")
+    return kind(_words(state), hint=state.fix)
 
 
 def _words(state: EnvState) -> str:
@@ -138,11 +146,15 @@ def open_lanes(seat: Seat, generation: int) -> None:
         return  # its death was completed meanwhile; there is nobody to answer for
     try:
         lanes = worker.relay.transport(worker.process, worker.launch)
-    except Exception as error:  # a birth's failure, by name
-        status = worker.process.exit_status() if isinstance(error, errors.DiedBeforeJoining) else None
+        session = session_of(lanes, worker.process)
+        session.heed(worker.crashes)
+        session.devices.policy = seat.env.limits.gpu
+    except BaseException as error:  # a birth's failure, by name
+        crashes.post_told(seat, worker)
+        status = exits.status_of(seat, worker) if isinstance(error, errors.DiedBeforeJoining) else None
         seat.post(events.ProcessExited(generation, status) if status else events.LanesFailed(generation, outcome_of(error)))
         return
-    worker.lanes, worker.session = lanes, session_of(lanes, worker.process)
+    worker.lanes, worker.session = lanes, session
     worker.python = str(lanes.hello.get("python", ""))
     worker.program = procs.command_line(worker.process.pid) if worker.process.pid else ""
     kept = seat.post_if(lambda env: env.row.generation == generation and env.row.state is State.JOINING, events.LanesOpen(generation))
@@ -158,10 +170,13 @@ def prove(seat: Seat, generation: int) -> None:
     canary = canaries.make(secrets.randbits(64))
     try:
         proof = worker.relay.verify(worker.process, worker.lanes, canary)
-    except Exception as error:  # a birth's failure, by name
-        status = endings.exit_of(worker.process) if isinstance(error, errors.LaneLost) else None
+    except BaseException as error:  # a birth's failure, by name
+        crashes.post_told(seat, worker)
+        status = exits.exit_of(seat, worker) if isinstance(error, errors.LaneLost) else None
         seat.post(events.ProcessExited(generation, status) if status else events.ProofFailed(generation, outcome_of(error, Kind.REFUSED)))
         return
+    if seat.keeper is not None:
+        seat.keeper.proved(generation)
     seat.post(events.Proved(generation, proof, canary.digest))
 
 

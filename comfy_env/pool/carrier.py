@@ -19,6 +19,7 @@ from comfy_env.pool.house import House
 from comfy_env.pool.observing import announce
 from comfy_env.pool.seat import Seat, Worker
 from comfy_env.transport import commands
+from comfy_env.values import Released
 
 log = logging.getLogger(__name__)
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -52,7 +53,7 @@ class Carrier:
         for effect in wanted:
             self._ways[type(effect)](seat, effect)
         was, state = before.row.state, seat.env.row.state
-        if was is not state or isinstance(event, events.InterruptWanted):
+        if was is not state or isinstance(event, events.InterruptWanted) or before.row.activity.asking:
             due = next_due(seat.env)
             if due is not None:
                 self._house.watcher.wake_by(due)
@@ -105,7 +106,8 @@ class Carrier:
         seat.performer(effect.generation).urgent(job, "kill")
 
     def _drop_zygote(self, seat: Seat, effect: effects.DropZygote) -> None:
-        seat.log.debug("env %s has no zygote to drop", seat.key)
+        if seat.keeper is not None:
+            seat.performer(effect.generation).urgent(seat.keeper.drop, "zygote")
 
     def _quarantine(self, seat: Seat, effect: effects.Quarantine) -> None:
         _told(lambda: self._house.shelf.quarantine(seat.key, effect.generation), "the stand-in shelf")
@@ -147,16 +149,22 @@ def release(seat: Seat, effect: effects.Release) -> None:
         released = worker.relay.release(worker.process, worker.lanes, effect.want)
     except Exception as error:  # whatever a backend raises fails the release, by name
         if worker is not None:
-            worker.receipt = error if isinstance(error, errors.ComfyEnvError) else errors.BackendError(f"release raised {error!r}")
-        seat.post(_unreleased(effect.generation, worker, error))
+            _note(worker, error if isinstance(error, errors.ComfyEnvError) else errors.BackendError(f"release raised {error!r}"))
+        seat.post(_unreleased(seat, effect.generation, worker, error))
     else:
-        worker.receipt = released
+        _note(worker, released)
         seat.post(events.Receipt(effect.generation, released.freed, released.held))
 
 
-def _unreleased(generation: int, worker: Worker | None, error: Exception) -> events.Event:
+def _note(worker: Worker, receipt: Released | errors.ComfyEnvError) -> None:
+    """Keep how a release ended for everybody who waits for it; the count tells them that it came."""
+    worker.receipt = receipt
+    worker.receipts += 1
+
+
+def _unreleased(seat: Seat, generation: int, worker: Worker | None, error: Exception) -> events.Event:
     if worker is not None and isinstance(error, errors.LaneLost | errors.FrameDamaged):
-        return endings.news_of(worker, error)   # the next call must not meet what is dead
+        return endings.news_of(seat, worker, error)   # the next call must not meet what is dead
     return events.ReleaseFailed(generation, f"{type(error).__name__}: {error}")
 
 

@@ -45,13 +45,14 @@ def _at_rest(seat: Seat, worker: Worker, want: Want) -> Released | None:
         ended = row.generation != worker.generation or row.state not in SERVING
         return ended or (row.wanted is None and row.state is not State.RELEASING)
 
-    worker.receipt = None
+    before = worker.receipts
     seat.post(events.ReleaseWanted(want))
     if not seat.wait_for(over, seat.env.limits.command_lock):
         raise _busy(seat, worker)
-    if isinstance(worker.receipt, errors.ComfyEnvError):
-        raise worker.receipt
-    return worker.receipt
+    receipt = worker.receipt if worker.receipts > before else None
+    if isinstance(receipt, errors.ComfyEnvError):
+        raise receipt
+    return receipt
 
 
 def _busy(seat: Seat, worker: Worker) -> errors.LaneBusy:

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from comfy_env import errors
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.deaths import Reason
+from comfy_env.pool import crashes, exits
 from comfy_env.pool.performer import within
 from comfy_env.pool.seat import LAST_WORDS, Seat, Worker
 from comfy_env.process import procs, tree
-from comfy_env.process.waits import readable
-from comfy_env.values import ExitStatus, Process
+from comfy_env.values import ExitStatus
 
 if TYPE_CHECKING:
     from comfy_env.pool.house import House
 
-EXIT_WAIT = 2.0
-"""Seconds a lost lane waits for the exit status, so that a death is told with its real status."""
-
-
-def exit_of(process: Process) -> ExitStatus | None:
-    """Return how a process whose lane was lost ended, since the lane often ends a moment earlier; None if it lives on."""
-    known = process.exit_status()
-    with contextlib.suppress(OSError):  # then it is not waited for
-        if known is None:
-            readable([process.exit_handle()], EXIT_WAIT)
-    return known or process.exit_status()
-
-
-def news_of(worker: Worker, lost: errors.ComfyEnvError) -> events.Event:
-    """Return what a lost lane tells of its worker: mostly that its process ended."""
+def news_of(seat: Seat, worker: Worker, lost: errors.ComfyEnvError, enough: Callable[[], bool] = lambda: False) -> events.Event:
+    """Return what a lost lane tells of its worker: mostly that its process ended, for which it waits until there is ``enough``."""
+    crash = crashes.told_by(worker)
+    if crash is not None:
+        return crash
     replaced = _replaced_program(worker)
-    status = exit_of(worker.process) if worker.process is not None and not replaced else None
+    status = exits.exit_of(seat, worker, enough) if not replaced else None
     if status is not None:
         return events.ProcessExited(worker.generation, status)
     return events.LaneLost(worker.generation, lost.message + (replaced or _replaced_program(worker) or "; its process goes on"))
@@ -68,13 +59,17 @@ def kill(house: House, seat: Seat, generation: int, reason: Reason, replaced: bo
     if worker is None or worker.process is None:
         seat.post(events.TreeGone(generation, ExitStatus(note="no process was started")))
         return
-    status, note = end(worker, seat, reason, replaced)
+    try:
+        status, note = end(worker, seat, reason, replaced)
+    except Exception as error:  # a backend's process is somebody else's code, and a kill is answered in any case
+        seat.log.exception("generation %s could not be ended", generation)
+        status, note = None, f"backend {worker.relay.name!r}: its process could not be ended: {type(error).__name__}: {error}"
     if status is None:
         seat.post(events.WontDie(generation, note))
         return
     try:
         tidy(house, seat, worker)
-    except OSError as error:  # the death is complete all the same, and must be told
+    except Exception as error:  # the death is complete all the same, and must be told; a backend's process closes itself
         seat.log.warning("generation %s: not everything could be given back: %s", generation, error)
     seat.post(events.TreeGone(generation, status))
 
@@ -88,19 +83,25 @@ def end(worker: Worker, seat: Seat, reason: Reason, replaced: bool) -> tuple[Exi
     limit = seat.env.limits.kill
     job = lambda: worker.relay.kill(process, reason.name.lower(), replaced)  # noqa: E731
     finished, killed, error = within(limit, job, f"comfy-env kill {seat.key}")
-    if error is not None or not finished:
-        seat.log.warning("backend %s: kill %s", worker.relay.name, f"failed: {error}" if error else f"took longer than {limit:g} s")
+    trouble = str(error) if error else "" if finished else f"backend {worker.relay.name!r}: kill took longer than {limit:g} s"
+    if trouble:
+        seat.remark(trouble)
+        seat.log.warning("[%s #%s] %s", seat.key, worker.generation, trouble)
     if process.pid is not None:
         done = tree.end(process, nonce=worker.launch.nonce, deadline_seconds=limit)
         return done.status, done.note
-    status = process.exit_status()
-    return status, getattr(killed, "note", "") if status is None else ""
+    status = exits.status_of(seat, worker) or getattr(killed, "status", None)
+    if status is None and worker.complained and not trouble and not getattr(killed, "note", ""):
+        status = exits.unknown(worker)  # its backend says it was ended, and cannot say how
+    return status, (getattr(killed, "note", "") or trouble) if status is None else ""
 
 
 def end_late(house: House, seat: Seat, worker: Worker) -> None:
     """End a process that arrived after its generation was given up."""
-    end(worker, seat, Reason.UNWANTED, False)
-    release_handles(house, worker)
+    try:
+        end(worker, seat, Reason.UNWANTED, False)
+    finally:
+        release_handles(house, worker)
 
 
 def tidy(house: House, seat: Seat, worker: Worker) -> None:

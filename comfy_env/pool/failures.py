@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from comfy_env import errors
+from comfy_env.lifecycle import brief
 from comfy_env.lifecycle.deaths import Kind, Outcome
-from comfy_env.lifecycle.story import lines_text
 from comfy_env.pool.seat import LAST_WORDS
 from comfy_env.process import shortage
+from comfy_env.transport import boot
 from comfy_env.transport.answers import RemoteError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _KINDS = {kind.value: kind for kind in Kind if kind is not Kind.RETURNED}
 _DEATHS = (Kind.CRASHED, Kind.DIED_BEFORE_JOINING)
-STORY_LINES = 6
+_RENAME = "name another interpreter in the plan"
 NEXT = {
     Kind.CRASHED: "the next call gets a new worker; if it crashes again, show these lines to the author of the pack",
     Kind.DIED_BEFORE_JOINING: "run its interpreter by hand to see why it ends, or build the environment again",
@@ -47,17 +48,24 @@ def failure(seat: Seat, generation: int, outcome: Outcome) -> errors.ComfyEnvErr
     row = seat.env.row
     if worker and outcome.status:
         worker.drain(LAST_WORDS)
+    old = _too_old(worker, outcome)
     return outcome.kind.error(
-        outcome.message,
+        old or outcome.message,
         env=seat.key,
         generation=generation,
         pid=worker.process.pid if worker and worker.process else row.pid,
         status=str(outcome.status) if outcome.status else "",
         output=worker.output.tail() if worker else (),
         stack=outcome.stack,
-        story=lines_text(seat.env.ledger.story, seat.clock())[-STORY_LINES:],
-        hint=outcome.hint or _memory_hint(worker, outcome) or NEXT.get(outcome.kind, ""),
+        story=brief.tail(seat.env.ledger.story, seat.clock()),
+        hint=outcome.hint or (old and _RENAME) or _memory_hint(worker, outcome) or NEXT.get(outcome.kind, ""),
     )
+
+
+def _too_old(worker: Worker | None, outcome: Outcome) -> str:
+    if worker is None or outcome.kind is not Kind.DIED_BEFORE_JOINING or outcome.status is None:
+        return ""
+    return boot.refusal(outcome.status.code, worker.interpreter, worker.output.tail())
 
 
 def _memory_hint(worker: Worker | None, outcome: Outcome) -> str:

@@ -48,6 +48,7 @@ class House:
         self.now: Callable[[], float] = clock.now if clock else self.lived.now
         self.watcher = Watcher(self.lived, self.now, seats, tick, settings.tick)
         self.reloader = Reloader(seats)
+        self._seats = seats
         self._born = born
         self._lock = threading.Lock()
         self._run: HostRun | None = None
@@ -97,6 +98,9 @@ class House:
             self._closed = True
             run, self._run = self._run, None
         self.reloader.close()
+        for seat in self._seats():
+            if seat.keeper is not None:
+                seat.keeper.close()
         self.watcher.stop()
         if run is not None:
             run.close()

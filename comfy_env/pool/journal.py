@@ -45,10 +45,19 @@ class Journal:
             return
         with self._lock:
             if self._timer is None and not self._closed:
-                self._timer = threading.Timer(LEAST_PAUSE, self._later)
-                self._timer.name = "comfy-env journal"
-                self._timer.daemon = True
-                self._timer.start()
+                self._timer = self._started()
+
+    def _started(self) -> threading.Timer | None:
+        """Return a running timer; None where the interpreter exits and starts no thread any more: `close` writes the last word."""
+        timer = threading.Timer(LEAST_PAUSE, self._later)
+        timer.name = "comfy-env journal"
+        timer.daemon = True
+        try:
+            timer.start()
+        except RuntimeError as error:
+            log.debug("the journal is not written now: %s", error)
+            return None
+        return timer
 
     def _later(self) -> None:
         with self._lock:

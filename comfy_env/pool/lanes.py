@@ -13,6 +13,7 @@ from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.record import Env
 from comfy_env.pool.clocks import Patience
 from comfy_env.pool.endings import news_of
+from comfy_env.pool.exits import status_of
 from comfy_env.pool.failures import failure, node_raised, outcome_of
 from comfy_env.pool.seat import Seat, Worker
 from comfy_env.pool.tickets import Offer, Settled, Ticket
@@ -30,21 +31,36 @@ def ask(seat: Seat, ticket: Ticket, message: dict[str, Any], patience: Patience 
     word = _wait(seat, ticket, patience)
     if isinstance(word, Settled):
         raise failure(seat, word.generation, _as_its_caller_knows(word.outcome, ticket))
-    served = _served()
-    served.append(seat.key)
-    try:
-        _run(seat, seat.workers[word.generation], ticket, message)
-    finally:
-        served.remove(seat.key)
+    worker = seat.workers.get(word.generation)
+    if worker is not None:  # else it died long ago and so did its heir: how this call ended is in the mail
+        _serve(seat, worker, ticket, message)
     return _conclude(seat, ticket)
+
+
+def _serve(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) -> None:
+    """Run the call, and let its own callbacks know whose lane this thread holds."""
+    try:
+        _served().append((seat, ticket))
+        _run(seat, worker, ticket, message)
+    finally:
+        _no_longer_served(ticket)
 
 
 def refuse_reentry(seat: Seat) -> None:
     """Refuse a call from inside a callback of the same environment before anything is asked for it."""
-    if seat.key in _served():
+    if any(other is seat and not ticket.settled for other, ticket in _served()):
         raise errors.CallFailed(
             "a call to an environment from inside its own callback would wait for itself", env=seat.key, hint="call another environment"
         )
+
+
+def abandon(seat: Seat, ticket: Ticket) -> None:
+    """Give up the ticket of an asker that was torn out at whatever moment (Ctrl-C): nobody else waits for it from here on."""
+    number = ticket.number
+    _no_longer_served(ticket)
+    seat.post(events.CallWithdrawn(number))
+    if not seat.post_if(lambda env: env.row.activity.running == number, events.KillWanted(Reason.ASKED)):
+        seat.tickets.pop(number, None)
 
 
 def _as_its_caller_knows(outcome: Outcome, ticket: Ticket) -> Outcome:
@@ -75,8 +91,8 @@ def _accept(seat: Seat, ticket: Ticket, generation: int) -> bool:
     def offered(env: Env) -> bool:
         return env.row.generation == generation and env.row.activity.offered == number
 
-    process = seat.workers[generation].process if generation in seat.workers else None
-    ended = process.exit_status() if process is not None else None
+    worker = seat.workers.get(generation)
+    ended = status_of(seat, worker) if worker is not None else None
     if ended is not None:   # nobody noticed yet; the next generation offers itself
         seat.post(events.ProcessExited(generation, ended))
         return False
@@ -87,22 +103,40 @@ def _run(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) ->
     """Have the call on the lane and post how it ended."""
     number, generation = ticket.number, worker.generation
     try:
-        answer = _converse(seat, worker, ticket, message)
-    except (errors.LaneLost, errors.FrameDamaged) as error:
-        seat.post(news_of(worker, error))
-    except errors.ComfyEnvError as error:
-        ticket.error = error
-        seat.post(events.CallEnded(generation, number, outcome_of(error)))
-    except BaseException as error:
-        _broken_off(seat, worker, ticket, error)
-        raise
+        answer = _attended(seat, worker, ticket, message)
+    except BaseException as error:  # whose it is, and so whether it is raised on, is told apart here
+        if error is ticket.stopped or not isinstance(error, errors.ComfyEnvError):
+            _broken_off(seat, worker, ticket, error)
+            raise
+        _failed(seat, worker, ticket, error)
     else:
         seat.post(events.CallEnded(generation, number, _outcome_of_answer(seat, worker, ticket, answer)))
+
+
+def _failed(seat: Seat, worker: Worker, ticket: Ticket, error: errors.ComfyEnvError) -> None:
+    """Tell the machine of an error of the conversation itself; no caller's code has raised it."""
+    if not isinstance(error, errors.LaneLost | errors.FrameDamaged):
+        ticket.error = error
+        seat.post(events.CallEnded(worker.generation, ticket.number, outcome_of(error)))
+    elif not ticket.settled:  # else the machine took the lane away, and knows why
+        seat.post(news_of(seat, worker, error, enough=lambda: ticket.settled))
+
+
+def _attended(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) -> Answer:
+    try:
+        return _converse(seat, worker, ticket, message)
+    finally:
+        demotions = worker.session.devices.demotions if worker.session is not None else ()
+        while demotions:
+            seat.post(events.Demoted(worker.generation, demotions.popleft()))
 
 
 def _converse(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) -> Answer:
     assert worker.session is not None
     alive = events.CallAlive(worker.generation, ticket.number)
+    limited = bool(seat.env.row.activity.silence)
+    if limited:  # until its arguments leave, it is the host that is silent
+        seat.post(events.CallAlive(worker.generation, ticket.number, asking=True))
     ticket.reading = True
     try:
         return worker.session.call(
@@ -110,20 +144,24 @@ def _converse(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any
             request=ticket.number,
             generation=worker.generation,
             alive=lambda: seat.post(alive),
+            moved=(lambda: seat.post(alive)) if limited else None,
             on_progress=(lambda progress: _report(seat, ticket, progress)) if ticket.options.on_progress else None,
-            callbacks={name: _told(seat, alive, function) for name, function in ticket.options.callbacks.items()},
+            callbacks={name: _told(seat, ticket, alive, function) for name, function in ticket.options.callbacks.items()},
         )
     finally:
         ticket.reading = False
 
 
-def _told(seat: Seat, alive: events.CallAlive, function: Callable[..., Any]) -> Callable[..., Any]:
+def _told(seat: Seat, ticket: Ticket, alive: events.CallAlive, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a callback during which the call's silence is not counted: its worker waits for this very function."""
 
     def serve(*args: Any, **kwargs: Any) -> Any:
         seat.post(events.CallAlive(alive.generation, alive.ticket, asking=True))
         try:
             return function(*args, **kwargs)
+        except Exception as error:
+            ticket.called_back = error
+            raise
         finally:
             seat.post(alive)
 
@@ -154,6 +192,8 @@ def _outcome_of_answer(seat: Seat, worker: Worker, ticket: Ticket, answer: Answe
     generation = worker.generation
     if answer.held is not None and answer.held > seat.env.row.held:
         seat.post(events.HeldGrew(generation, answer.held))
+    if answer.imported and seat.keeper is not None:
+        seat.keeper.saw(answer.imported)
     if answer.kind.name == "REPLY":
         ticket.value = answer.value
         return _RETURNED
@@ -165,6 +205,8 @@ def _outcome_of_answer(seat: Seat, worker: Worker, ticket: Ticket, answer: Answe
         ticket.error = node_raised(seat, generation, answer.error)
     except Exception as error:  # an exception class of the host's own that cannot be rebuilt
         return Outcome(Kind.RAISED, f"{answer.error.type_name}: {answer.error.text} (not rebuilt here: {error!r})")
+    if ticket.called_back is not None and answer.error.type_name.endswith(".callback.CallbackFailed"):
+        ticket.error.__cause__ = ticket.called_back  # the caller's own exception, with its own traceback
     return Outcome(Kind.RAISED, ticket.error.message)
 
 
@@ -179,7 +221,12 @@ def _conclude(seat: Seat, ticket: Ticket) -> Any:
     raise failure(seat, settled.generation, settled.outcome)
 
 
-def _served() -> list[str]:
-    if not hasattr(_serving, "envs"):
-        _serving.envs = []
-    return _serving.envs
+def _served() -> list[tuple[Seat, Ticket]]:
+    """Return the calls whose lanes this thread holds, each inside a callback of the one before it."""
+    if not hasattr(_serving, "calls"):
+        _serving.calls = []
+    return _serving.calls
+
+
+def _no_longer_served(ticket: Ticket) -> None:
+    _serving.calls = [(seat, other) for seat, other in _served() if other is not ticket and not other.settled]

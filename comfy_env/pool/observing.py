@@ -20,7 +20,9 @@ News = tuple[str, dict[str, Any]]
 def announce(house: House, seat: Seat, before: Env, event: events.Event, wanted: tuple[effects.Effect, ...]) -> None:
     """Tell every observer; an observer's exception never reaches the pool."""
     hears = house.observers.hears
-    news = [one for one in (*_from_event(seat.env, before, event), *_from_effects(seat.env, wanted)) if hears(one[0])]
+    if isinstance(event, events.Accepted) and hears("call_ended"):
+        seat.begun[event.ticket] = seat.clock()
+    news = [one for one in (*_from_event(seat.env, before, event), *_from_effects(seat, before, wanted)) if hears(one[0])]
     if news:
         record = picture(seat, seat.clock())
         for name, facts in news:
@@ -34,10 +36,10 @@ def _from_event(env: Env, before: Env, event: events.Event) -> Iterator[News]:
         yield "worker_born", {}
     elif isinstance(event, events.Proved):
         yield from _judged(env)
+    elif isinstance(event, events.Demoted):
+        yield "worker_demoted", {"why": event.why}
     elif isinstance(event, events.Accepted):
         yield "call_started", {"call": {"ticket": event.ticket}}
-    elif isinstance(event, events.CallEnded):
-        yield "call_ended", {"call": {"ticket": event.ticket, "kind": event.outcome.kind.name.lower()}}
     elif isinstance(event, events.Receipt):
         yield "worker_released", {"freed": event.freed, "held": event.held}
     elif isinstance(event, events.WontDie):
@@ -55,8 +57,12 @@ def _judged(env: Env) -> Iterator[News]:
         yield "worker_demoted", {"why": "its device or its GPU canary differs"}
 
 
-def _from_effects(env: Env, wanted: tuple[effects.Effect, ...]) -> Iterator[News]:
+def _from_effects(seat: Seat, before: Env, wanted: tuple[effects.Effect, ...]) -> Iterator[News]:
     for effect in wanted:
+        if isinstance(effect, effects.Settle) and effect.ticket == before.row.activity.running:
+            now = seat.clock()
+            seconds = now - seat.begun.pop(effect.ticket, now)
+            yield "call_ended", {"call": {"ticket": effect.ticket, "kind": effect.outcome.kind.name.lower(), "seconds": seconds}}
         if isinstance(effect, effects.Kill):
             yield "worker_retired", {"reason": effect.reason.value}
             if effect.reason is Reason.REAPED:

@@ -21,6 +21,7 @@ class Performer:
         self._name = name
         self._jobs: deque[Job] = deque()
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
 
     def submit(self, job: Job) -> None:
@@ -32,6 +33,11 @@ class Performer:
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         _start(self._thread, self._work)
 
+    def finish(self, seconds: float) -> bool:
+        """Wait until nothing submitted is left to do, for so many seconds at most; tell whether it came to that."""
+        with self._idle:
+            return self._idle.wait_for(lambda: self._thread in (None, threading.current_thread()), max(0.0, seconds))
+
     def urgent(self, job: Job, what: str) -> None:
         """Run a job now, beside whatever runs."""
         _start(threading.Thread(target=_run, args=(job,), name=f"{self._name} {what}", daemon=True), lambda: _run(job))
@@ -41,6 +47,7 @@ class Performer:
             with self._lock:
                 if not self._jobs:
                     self._thread = None
+                    self._idle.notify_all()
                     return
                 job = self._jobs.popleft()
             _run(job)
@@ -49,7 +56,7 @@ class Performer:
 def _run(job: Job) -> None:
     try:
         job()
-    except Exception:  # a job answers its own failures; this keeps a defect from ending the thread unseen
+    except BaseException:  # a job answers its own failures; this keeps a defect from ending the thread unseen, and its queue with it
         log.exception("an effect failed")
 
 

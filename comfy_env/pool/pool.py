@@ -15,7 +15,7 @@ from comfy_env.lifecycle.deaths import Reason
 from comfy_env.lifecycle.machine import new_env
 from comfy_env.lifecycle.record import State
 from comfy_env.lifecycle.story import lines_text
-from comfy_env.pool import ticking
+from comfy_env.pool import ticking, unmade
 from comfy_env.pool.asides import ask_aside
 from comfy_env.pool.asyncs import in_thread
 from comfy_env.pool.carrier import Carrier
@@ -23,7 +23,7 @@ from comfy_env.pool.clocks import Patience
 from comfy_env.pool.commands import interrupt, release
 from comfy_env.pool.house import House
 from comfy_env.pool.journal import Journal
-from comfy_env.pool.lanes import ask, refuse_reentry
+from comfy_env.pool.lanes import abandon, ask, refuse_reentry
 from comfy_env.pool.seat import Seat, has_process
 from comfy_env.pool.shutdown import Exit, shut_down
 from comfy_env.pool.tickets import DEFAULT_OPTIONS, Ticket
@@ -93,7 +93,7 @@ class WorkerPool:
         this Python's own minor version. Blocks; raises subclasses of `CallFailed` and `SpawnFailed`, `EncodeRefused`,
         `PoolClosed`. Not retried.
         """
-        return self._serve(self._seat(plan), self._ticket(options), target, args, kwargs)
+        return self._serve(self._seat(plan), plan, self._ticket(options), target, args, kwargs)
 
     async def call_async(
         self, plan: EnvPlan, target: str | Callable[..., Any], /, *args: Any, options: CallOptions | None = None, **kwargs: Any
@@ -101,7 +101,7 @@ class WorkerPool:
         """Run `call` on a thread of its own and await it; cancelling withdraws the call, or interrupts it if it runs."""
         seat = self._seat(plan)
         ticket = self._ticket(options)
-        return await in_thread(lambda: self._serve(seat, ticket, target, args, kwargs), cancel=lambda: self._leave(seat, ticket))
+        return await in_thread(lambda: self._serve(seat, plan, ticket, target, args, kwargs), cancel=lambda: self._leave(seat, ticket))
 
     @staticmethod
     def _ticket(options: CallOptions | None) -> Ticket:
@@ -109,17 +109,22 @@ class WorkerPool:
             raise errors.PlanError(f"options must be CallOptions(...), not {type(options).__name__} {options!r}")
         return Ticket(options or DEFAULT_OPTIONS)
 
-    def _serve(self, seat: Seat, ticket: Ticket, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _serve(self, seat: Seat, plan: EnvPlan, ticket: Ticket, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         refuse_reentry(seat)
         options = ticket.options
         patience = None if options.wait is None else Patience(options.wait)
         message = {"target": target, "args": args, "kwargs": kwargs, "node": _node(options)}
-        seat.tickets[ticket.number] = ticket
-        ticking.tell(ticking.tell_prompt, self._house, seat)
-        seat.post(events.CallWanted(ticket.number, options.silence))
-        if ticket.left:
-            seat.post(events.CallWithdrawn(ticket.number))
-        return ask(seat, ticket, message, patience)
+        try:
+            if not seat.take(plan, ticket):
+                raise _two_plans(seat, plan)
+            ticking.tell(ticking.tell_prompt, self._house, seat)
+            seat.post(events.CallWanted(ticket.number, options.silence))
+            if ticket.left:
+                seat.post(events.CallWithdrawn(ticket.number))
+            return ask(seat, ticket, message, patience)
+        finally:
+            if not ticket.settled:
+                abandon(seat, ticket)
 
     def _leave(self, seat: Seat, ticket: Ticket) -> None:
         ticket.left = True  # before the news: a call that is not wanted yet is withdrawn as soon as it is
@@ -172,12 +177,13 @@ class WorkerPool:
         seat = self._known(plan)
         if reason not in _REASONS:
             raise errors.PlanError(f"{reason!r} is not a reason; use one of {', '.join(sorted(_REASONS))}")
-        if seat is None or not has_process(seat.env):
+        if seat is None:
             return False
-        generation = seat.env.row.generation
-        seat.post(events.KillWanted(_REASONS[reason]))
+        ended: list[int] = []   # told under the same lock: a worker that came in its place a moment before is the one that is ended
+        if not seat.post_if(has_process, events.KillWanted(_REASONS[reason]), then=lambda: ended.append(seat.env.row.generation)):
+            return False
         limit = seat.env.limits.kill * 2 + seat.env.limits.stack + 1
-        seat.wait_for(lambda env: env.row.generation != generation or env.row.state in _OVER, limit)
+        seat.wait_for(lambda env: env.row.generation not in ended or env.row.state in _OVER, limit)
         return True
 
     def sources_changed(self, plan: EnvPlan | str) -> None:
@@ -209,20 +215,23 @@ class WorkerPool:
 
     def inspect(self, plan: EnvPlan, probe: bool = True) -> EnvState:
         """Return the state of the plan's environment, from a real probe unless told otherwise."""
-        state = self._relay(plan).inspect(plan, probe)
-        if state is None:
-            return EnvState(plan.key, EnvStatus.READY, plan.interpreter, reason="this backend makes no environments")
-        return state
+        return unmade.inspected(self._relay(plan), plan, probe)
 
     def plan(self, plan: EnvPlan) -> Changes:
         """Return what building the plan would change."""
-        return self._relay(plan).plan(plan)
+        relay = self._relay(plan)
+        return relay.plan(plan) if relay.provisions else unmade.changes(self.inspect(plan))
 
     def build(self, plan: EnvPlan, progress: Callable[[BuildStep], None] | None = None) -> EnvState:
-        """Make the plan's environment, blocking; returns at once if it is there. Raises BuildFailed, BuildCancelled."""
+        """Make the plan's environment, blocking; returns at once if it is there. Raises BuildFailed, BuildCancelled.
+
+        A backend that makes no environments has nothing to build: the state says so, and whether the plan can be served.
+        """
         relay = self._relay(plan)
+        if not relay.provisions:
+            return unmade.built(self.inspect(plan))
         before = relay.inspect(plan, False)
-        state = relay.build(plan, progress or (lambda step: None))
+        state = _heard(lambda hear: relay.build(plan, hear), progress)
         seat = self._known(plan)
         if seat is not None and (before is None or before.status is not EnvStatus.READY):
             seat.post(events.EnvChanged())
@@ -232,7 +241,11 @@ class WorkerPool:
     def remove(self, plan: EnvPlan) -> EnvState:
         """End the environment's worker and remove what was built for the plan."""
         self.kill(plan, "stale_env")
-        return self._relay(plan).remove(plan)
+        seat = self._known(plan)
+        if seat is not None:
+            seat.post(events.EnvChanged())   # its zygote was made of what goes
+        relay = self._relay(plan)
+        return relay.remove(plan) if relay.provisions else unmade.removed(self.inspect(plan, probe=False))
 
     # ------------------------------------------------------------ the pool itself
 
@@ -298,25 +311,41 @@ class WorkerPool:
             seat = self._seats.get(plan.key)
             if seat is None:
                 seat = self._seats[plan.key] = self._new_seat(plan, relay)
-            elif seat.plan != plan:
-                self._adopt(seat, plan, relay)
-            return seat
+        if seat.plan != plan and not seat.adopt(plan, relay, self.settings.limited(plan.limits)):
+            raise _two_plans(seat, plan)
+        return seat
 
     def _new_seat(self, plan: EnvPlan, relay: Any) -> Seat:
         env = new_env(plan.key, self.settings.limited(plan.limits), killable="killable" in relay.capabilities)
         return Seat(plan, env, relay, self._house.now, self._carrier, self.registry)
 
-    def _adopt(self, seat: Seat, plan: EnvPlan, relay: Any) -> None:
-        """Take a changed plan for a known key while its environment is cold."""
-        with seat.lock:
-            if seat.env.row.state not in (State.COLD, State.PARKED):
-                raise errors.PlanError(
-                    f"two different plans are called {plan.key!r}",
-                    env=plan.key,
-                    hint=f"give one of them another key ({seat.plan.source or 'the first'}; {plan.source or 'the second'})",
-                )
-            seat.plan, seat.relay = plan, relay
-            seat.env = seat.env._replace(limits=self.settings.limited(plan.limits), killable="killable" in relay.capabilities)
+
+def _heard(build: Callable[[Callable[[BuildStep], None]], EnvState], progress: Callable[[BuildStep], None] | None) -> EnvState:
+    """Build, telling the caller's hook; what the hook raises is raised as it is and is not the backend's."""
+    raised: list[BaseException] = []
+
+    def hear(step: BuildStep) -> None:
+        try:
+            if progress is not None:
+                progress(step)
+        except BaseException as error:  # told apart below
+            raised.append(error)
+            raise
+
+    try:
+        return build(hear)
+    except errors.BackendError as broken:
+        if raised and broken.__cause__ is raised[-1]:
+            raise raised[-1] from None
+        raise
+
+
+def _two_plans(seat: Seat, plan: EnvPlan) -> errors.PlanError:
+    return errors.PlanError(
+        f"two different plans are called {plan.key!r}, and a call of the other one runs or waits",
+        env=plan.key,
+        hint=f"let it end first, or give one of them another key ({seat.plan.source or 'the first'}; {plan.source or 'the second'})",
+    )
 
 
 def _checked(settings: Settings) -> Settings:

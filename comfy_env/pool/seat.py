@@ -20,18 +20,22 @@ from comfy_env.envs.source_watch import SourceWatch
 from comfy_env.hooks.registry import Registry
 from comfy_env.hooks.relay import Relay
 from comfy_env.lifecycle import story
+from comfy_env.lifecycle.deaths import Reason
 from comfy_env.lifecycle.effects import Effect
-from comfy_env.lifecycle.events import Event
+from comfy_env.lifecycle.events import Event, KillWanted, Unpark
+from comfy_env.lifecycle.lane import in_running_prompt
 from comfy_env.lifecycle.machine import step
 from comfy_env.lifecycle.record import Env, State, with_ledger
 from comfy_env.pool.clocks import Patience
 from comfy_env.pool.performer import Performer
 from comfy_env.pool.tickets import Ticket
+from comfy_env.process.crashes import CrashPipe
 from comfy_env.process.output import Output
 from comfy_env.process.rundir import WorkerRun
+from comfy_env.settings import Settings
 from comfy_env.transport.endpoint import SocketEndpoint
 from comfy_env.transport.session import Session
-from comfy_env.values import EnvPlan, Lanes, Launch, Process, Released
+from comfy_env.values import EnvPlan, ExitStatus, Lanes, Launch, Process, Released
 
 LAST_WORDS = 0.005
 """Seconds a dead worker's output is still read for its error message."""
@@ -41,8 +45,10 @@ Carry = Callable[["Seat", Env, Event, tuple[Effect, ...]], None]
 
 @dataclass(eq=False)
 class Worker:
-    """The handles of one generation's process. ``receipt`` is how its last release at rest ended, ``sources`` what may make it
-    stale, ``built`` whether its environment can be built anew under it, ``program`` the line its process showed when it joined.
+    """The handles of one generation's process. ``receipt`` is how its last release at rest ended, ``receipts`` how many have,
+    ``sources`` what may make it stale, ``built`` whether its environment can be built anew under it, ``program`` the line its
+    process showed when it joined, ``exit_seen`` how it ended where its backend does not say, ``complained`` whether that was
+    told, ``crashes`` where its faulthandler tells of a crash.
     """
 
     generation: int
@@ -59,11 +65,15 @@ class Worker:
     reading: threading.Lock = field(default_factory=threading.Lock)
     closed: bool = False
     receipt: Released | errors.ComfyEnvError | None = None
+    receipts: int = 0
     side_rests_until: float = 0.0
     interpreter: str = ""
     program: str = ""
     sources: SourceWatch | None = None
     built: bool = False
+    exit_seen: ExitStatus | None = None
+    complained: bool = False
+    crashes: CrashPipe | None = None
 
     def feed(self, fd: int) -> bool:
         """Read what an output pipe holds now; False at its end. One reader at a time, none after `close_process`."""
@@ -94,12 +104,16 @@ class Worker:
             close = getattr(self.process, "close", None)
             if close is not None:
                 close()
+            if self.crashes is not None:
+                self.crashes.close()
             self.output.close()
 
 
 @dataclass(eq=False)
 class Seat:
-    """``workers`` maps a generation to its handles until its death is complete."""
+    """``workers`` maps a generation to its handles until its death is complete, ``begun`` a running call to the lived time
+    it began, where an observer wants to know; ``keeper`` is its zygote's (`pool.zygotes`).
+    """
 
     plan: EnvPlan
     env: Env
@@ -113,6 +127,8 @@ class Seat:
     workers: dict[int, Worker] = field(default_factory=dict)
     tickets: dict[int, Ticket] = field(default_factory=dict)
     performers: dict[int, Performer] = field(default_factory=dict)
+    keeper: Any = None
+    begun: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
@@ -150,6 +166,34 @@ class Seat:
                 self.changed.notify_all()
         self.carry(self, before, event, effects)
         return True
+
+    def take(self, plan: EnvPlan, ticket: Ticket) -> bool:
+        """Seat a call's ticket, if the environment's plan is that call's; from here on the plan stays."""
+        with self.lock:
+            if self.plan is not plan and self.plan != plan:
+                return False
+            self.tickets[ticket.number] = ticket
+            return True
+
+    def adopt(self, plan: EnvPlan, relay: Relay, limits: Settings) -> bool:
+        """Take another plan for the environment and retire the worker that was made by the present one.
+
+        Refused while a call runs or waits, and while the prompt runs that the worker served.
+        """
+
+        def swap() -> None:
+            self.plan, self.relay = plan, relay
+            self.env = self.env._replace(limits=limits, killable="killable" in relay.capabilities)
+
+        idle = lambda env: not self.tickets and not in_running_prompt(env)  # noqa: E731
+        if not self.post_if(idle, KillWanted(Reason.STALE_ENV), then=swap):
+            return False
+        self.unpark()  # the deaths were the other plan's
+        return True
+
+    def unpark(self) -> bool:
+        """End the pause after too many deaths because somebody says that it may; tell whether there was one."""
+        return self.post_if(lambda env: env.ledger.parked_until is not None, Unpark())
 
     def remark(self, line: str) -> None:
         """Enter a line in the story; nothing else changes."""

@@ -45,8 +45,19 @@ def shut_down(seats: Iterable[Seat], settings: Settings) -> None:
     now = max((seat.clock() for seat in seats), default=0.0)
     for seat in seats:
         seat.post(events.ShutdownWanted(now + min(seat.env.limits.shutdown, settings.shutdown)))
-    until = time.monotonic() + settings.shutdown + 2 * settings.kill + 1
+    began = time.monotonic()
+    until = began + settings.shutdown + 2 * settings.kill + 1
     for seat in seats:
         gone = seat.wait_for(lambda env: not has_process(env) or env.row.state is State.WEDGED, until - time.monotonic())
         if not gone:
             log.error("env %s: generation %s did not end in time", seat.key, seat.env.row.generation)
+    _await_births(seats, began + settings.shutdown)
+
+
+def _await_births(seats: Iterable[Seat], until: float) -> None:
+    """Wait for births that were given up while a backend was at work on them: what it still starts is ended there."""
+    for seat in seats:
+        with seat.lock:
+            performers = list(seat.performers.values())
+        if not all([performer.finish(until - time.monotonic()) for performer in performers]):
+            log.warning("env %s: its backend is still at work; what it starts is ended as soon as it says so", seat.key)

@@ -35,8 +35,9 @@ class Settled:
 class Ticket:
     """``value`` and ``error`` carry what the worker answered; they are set before the call is reported as ended.
 
-    ``reading`` is true while its asker waits on the lane, ``stopped`` is what its own progress hook raised, ``left`` tells
-    that somebody gave the call up for its asker.
+    ``reading`` is true while its asker waits on the lane, ``settled`` once its settlement is in the mail, ``stopped`` is
+    what its own progress hook raised, ``called_back`` what the last of its callbacks that failed did, ``left`` tells that
+    somebody gave the call up for its asker.
     """
 
     options: CallOptions = DEFAULT_OPTIONS
@@ -44,14 +45,17 @@ class Ticket:
     value: Any = None
     error: BaseException | None = None
     reading: bool = False
+    settled: bool = False
     left: bool = False
     stopped: BaseException | None = None
+    called_back: Exception | None = None
     _mail: queue.SimpleQueue[Offer | Settled] = field(default_factory=queue.SimpleQueue)
 
     def offer(self, generation: int) -> None:
         self._mail.put(Offer(generation))
 
     def settle(self, generation: int, outcome: Outcome) -> None:
+        self.settled = True
         self._mail.put(Settled(generation, outcome))
 
     def report(self, progress: Progress) -> None:

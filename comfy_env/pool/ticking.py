@@ -21,6 +21,9 @@ def tick(house: House, seat: Seat) -> None:
     """Tell what the ports say now, then let the machine judge."""
     for what in (tell_prompt, _tell_card, _tell_holds, _tell_size):
         tell(what, house, seat)
+    keeper = seat.keeper
+    if keeper is not None and keeper.is_due():
+        seat.performer(seat.env.row.generation).urgent(keeper.tend, "zygote")
     seat.post(events.Tick())
 
 

@@ -1,6 +1,6 @@
 """The one watcher thread: exits, output pipes and the tick. It only posts events.
 
-Started before the first spawn. It waits on every process's exit handle and output pipes at once; its time-out is the next
+Started before the first spawn. It waits on every process's exit handle, crash pipe and output pipes at once; its time-out is the next
 limit of any environment or the next sweep, whichever is first.
 """
 
@@ -17,7 +17,9 @@ from dataclasses import dataclass
 
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.machine import next_due
+from comfy_env.pool import crashes
 from comfy_env.pool.clocks import SLICE, LivedClock
+from comfy_env.pool.exits import EXIT_WAIT, LOOK, complain, handle_of, status_of, unknown
 from comfy_env.pool.seat import Seat, Worker
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,17 @@ class Watched:
     seat: Seat
     worker: Worker
     is_exit: bool
+    is_crash: bool = False
+
+
+@dataclass(eq=False)
+class Doubt:
+    """A worker whose exit is looked at by time: its exit handle says it ended and its status does not, or no handle can be watched."""
+
+    seat: Seat
+    worker: Worker
+    until: float     # by the watcher's own clock; after that its word is taken
+    due: float = 0.0
 
 
 class Watcher:
@@ -56,6 +69,7 @@ class Watcher:
         self._stopping = False
         self._until = float("inf")
         self._swept = 0.0
+        self._doubts: dict[Worker, Doubt] = {}
         self._thread: threading.Thread | None = None
 
     def add(self, seat: Seat, worker: Worker) -> None:
@@ -129,13 +143,27 @@ class Watcher:
             if process is None or worker.watched:
                 return
             worker.watched = True
-        handle = process.exit_handle()
+        handle = handle_of(seat, worker)
         if handle is not None:
-            self._selector.register(handle, selectors.EVENT_READ, Watched(seat, worker, True))
+            self._select(handle, Watched(seat, worker, True))
+        elif worker.complained:
+            self._doubts[worker] = Doubt(seat, worker, float("inf"))
         for fd in process.outputs:
-            self._selector.register(fd, selectors.EVENT_READ, Watched(seat, worker, False))
+            self._select(fd, Watched(seat, worker, False))
+        if worker.crashes is not None and worker.crashes.fileno() >= 0:
+            self._select(worker.crashes.fileno(), Watched(seat, worker, False, is_crash=True))
+
+    def _select(self, fd: int, watched: Watched) -> None:
+        try:
+            self._selector.register(fd, selectors.EVENT_READ, watched)
+        except (OSError, ValueError, KeyError) as error:  # a descriptor of a backend's own that cannot be waited on
+            what = "exit handle" if watched.is_exit else "output"
+            complain(watched.seat, watched.worker, f"the {what} {fd!r} cannot be watched: {type(error).__name__}: {error}")
+            if watched.is_exit:
+                self._doubts[watched.worker] = Doubt(watched.seat, watched.worker, float("inf"))
 
     def _unregister(self, worker: Worker) -> None:
+        self._doubts.pop(worker, None)
         for key in list(self._selector.get_map().values()):
             if key.data is not None and key.data.worker is worker:
                 self._selector.unregister(key.fd)
@@ -155,6 +183,7 @@ class Watcher:
         for key, _ in ready:
             self._handle(key)
         self._run_todo()
+        self._look_at_doubts()
         if self._clock.now() - self._swept >= self._period:
             self._swept = self._clock.now()
             self._sweep()
@@ -162,9 +191,11 @@ class Watcher:
             self._limits()
 
     def _timeout(self) -> float:
+        self._until = float("inf")   # before the limits are read: one that becomes earlier from here on wakes the watcher
         now = self._now()
         waits = [due - now for seat in self._seats() if (due := next_due(seat.env)) is not None]
-        wait = min(max(0.0, min([self._swept + self._period - self._clock.now(), *waits])), SLICE)
+        doubts = [doubt.due - self._clock.now() for doubt in self._doubts.values()]
+        wait = min(max(0.0, min([self._swept + self._period - self._clock.now(), *waits, *doubts])), SLICE)
         self._until = now + wait
         return wait
 
@@ -182,16 +213,42 @@ class Watcher:
         watched: Watched = key.data
         if watched.is_exit:
             self._exited(key.fd, watched)
+        elif watched.is_crash:
+            self._crashed(key.fd, watched)
         elif not watched.worker.feed(key.fd):
             self._selector.unregister(key.fd)
 
+    def _crashed(self, fd: int, watched: Watched) -> None:
+        pipe = watched.worker.crashes
+        if crashes.post_told(watched.seat, watched.worker) or pipe is None or pipe.fileno() < 0:
+            self._selector.unregister(fd)  # it has nothing more to say
+
     def _exited(self, fd: int, watched: Watched) -> None:
-        process = watched.worker.process
-        status = process.exit_status() if process else None
+        self._selector.unregister(fd)  # from here on it is readable for ever
+        crashes.post_told(watched.seat, watched.worker)  # whichever of the two was looked at first, the stack is told
+        status = status_of(watched.seat, watched.worker)
+        if status is not None:
+            watched.seat.post(events.ProcessExited(watched.worker.generation, status))
+        else:
+            now = self._clock.now()
+            self._doubts[watched.worker] = Doubt(watched.seat, watched.worker, now + EXIT_WAIT, now + LOOK)
+
+    def _look_at_doubts(self) -> None:
+        for doubt in [doubt for doubt in self._doubts.values() if doubt.due <= self._clock.now()]:
+            self._settle(doubt)
+
+    def _settle(self, doubt: Doubt) -> None:
+        """Look once more at a status that is late; take the handle's word for it when it is too late."""
+        seat, worker, now = doubt.seat, doubt.worker, self._clock.now()
+        status = status_of(seat, worker)
+        if status is None and now >= doubt.until:
+            complain(seat, worker, "its exit handle says that the process ended, exit_status does not say how")
+            status = worker.exit_seen = unknown(worker)
         if status is None:
+            doubt.due = now + (LOOK if doubt.until < float("inf") else SLICE)
             return
-        self._selector.unregister(fd)
-        watched.seat.post(events.ProcessExited(watched.worker.generation, status))
+        self._doubts.pop(worker, None)
+        seat.post(events.ProcessExited(worker.generation, status))
 
     def _drain_wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # nothing more to read
@@ -202,5 +259,12 @@ class Watcher:
         with self._lock:
             todo, self._todo = self._todo, []
         for job in todo:
+            self._run(job)
+
+    @staticmethod
+    def _run(job: Callable[[], None]) -> None:
+        try:
             job()
+        except Exception:  # the jobs after it are waited for
+            log.exception("the watcher goes on after an error")
 

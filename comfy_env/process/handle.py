@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,10 +159,22 @@ class Leader:
         return self.pid > 1 and _is_ours(self.pid)
 
     def watch(self) -> int | None:
-        return None if self.exit_status() else self._process.exit_handle()
+        return None if self.exit_status() else _asked(self._process.exit_handle)
 
     def exit_status(self) -> ExitStatus | None:
-        return ExitStatus(note="it has no process here") if not self.pid else self._process.exit_status()
+        if not self.pid:
+            return ExitStatus(note="it has no process here")
+        return _asked(self._process.exit_status) or self._seen()
+
+    def _seen(self) -> ExitStatus | None:
+        """Return how it ended by what the system says, where its backend says nothing."""
+        row = procs.row(self.pid)
+        if row is not None and row.started == self.started and not row.dead:
+            return None
+        with contextlib.suppress(ChildProcessError):  # no child of ours, or collected
+            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            return _told(found) if found else None
+        return ExitStatus(note="its backend does not say how it ended")
 
     def signal_group(self, signum: int) -> bool:
         row = procs.row(self.pid) if self.pinned else None
@@ -183,6 +196,15 @@ class Leader:
 def leader_of(process: Process) -> LocalProcess | Leader:
     """Return what the one kill needs to know of any backend's process."""
     return process if isinstance(process, LocalProcess) else Leader(process)
+
+
+def _asked(question: Callable[[], Any]) -> Any:
+    """Return what a backend's process answers, None if it raises: the system knows too."""
+    try:
+        return question()
+    except Exception as error:  # a backend's own code may raise anything
+        log.debug("a backend's process could not be asked: %s: %s", type(error).__name__, error)
+        return None
 
 
 def _is_ours(pid: int) -> bool:

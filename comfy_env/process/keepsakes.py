@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from comfy_env.process.files import read_regular
+
 log = logging.getLogger(__name__)
 
 
@@ -15,7 +17,7 @@ def keep_stories(folder: Path) -> None:
     """Write each story of a dead host's journal beside those of hosts that closed; what cannot be read or written is told."""
     journal = folder / "journal.json"
     try:
-        page = json.loads(journal.read_text(encoding="utf-8"))
+        page = json.loads(read_regular(journal))
         told = [(entry["key"], entry.get("story", [])) for entry in page["envs"]]
         host, written = int(page.get("pid", 0)), float(page.get("written", 0.0))
     except FileNotFoundError:

@@ -9,7 +9,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,34 +46,54 @@ def start(launch: Launch) -> LocalProcess:
     """Start a worker's process and return it without waiting for it.
 
     It leads its own session and group, reads from /dev/null, writes into two pipes, inherits the endpoint's
-    descriptors and no others, and ends with this host from here on. Raises `InterpreterMissing`, or `SpawnFailed` where
-    the system refuses.
+    descriptors and no others, and ends with this host from here on. It is forked where the launch has a forker that does.
+    Raises `InterpreterMissing`, or `SpawnFailed` where the system refuses.
     """
+    forked = launch.forker.fork(launch) if launch.forker is not None else None
+    return forked if isinstance(forked, LocalProcess) else begin(launch)
+
+
+def begin(launch: Launch, way: Way | None = None) -> LocalProcess:
+    """Start a launch's process one way; see `start`."""
     try:
-        return _start(launch)
+        return _start(launch, way or Way(_spawn, LocalProcess))
     except errors.SpawnFailed:
         raise
     except OSError as error:
         raise _refused(launch, str(error), "see what this process has too many of, or what is full") from error
 
 
-def _start(launch: Launch) -> LocalProcess:
+@dataclass(frozen=True)
+class Way:
+    """How a process comes to be: ``spawn`` starts it and returns its number, ``own`` takes it into the host's hand.
+
+    ``zygote`` is the nonce of the process that forks it, '' for none.
+    """
+
+    spawn: Callable[[Launch, str, tuple[int, int]], int]
+    own: Callable[..., LocalProcess]
+    zygote: str = ""
+
+
+def _start(launch: Launch, way: Way) -> LocalProcess:
     program = _program(launch)
     _check_descriptors(launch)
-    _write_record(launch, program)
+    _write_record(launch, program, way.zygote)
     with contextlib.ExitStack() as undo:
         outputs, theirs = _pipes(undo)
-        pid = _spawn(launch, program, theirs)
+        pid = way.spawn(launch, program, theirs)
         undo.pop_all()
     for fd in theirs:
         os.close(fd)
-    return _own(launch, pid, outputs)
+    return _own(launch, pid, outputs, way.own)
 
 
 def _program(launch: Launch) -> str:
     """Return the absolute path of the program, or raise InterpreterMissing."""
     wanted = launch.interpreter
     found = wanted if os.sep in wanted else shutil.which(wanted, path=launch.variables.get("PATH", os.defpath))
+    if found and os.path.isdir(found):
+        _missing(launch, f"{wanted} is a folder and no interpreter")
     if not found or not os.path.isfile(found):
         _missing(launch, f"the interpreter {wanted} is not there")
     if not os.access(found, os.X_OK):
@@ -97,9 +118,9 @@ def _check_descriptors(launch: Launch) -> None:
         raise _refused(launch, "its endpoint has the number of a standard stream", "open standard input and output before")
 
 
-def _write_record(launch: Launch, program: str) -> None:
+def _write_record(launch: Launch, program: str, zygote: str) -> None:
     expected = records.expected(
-        nonce=launch.nonce, host_nonce=launch.host_nonce, env=launch.env, generation=launch.generation, exe=program
+        nonce=launch.nonce, host_nonce=launch.host_nonce, env=launch.env, generation=launch.generation, exe=program, zygote=zygote
     )
     try:
         records.write(launch.run_folder, expected)
@@ -127,7 +148,7 @@ def _spawn(launch: Launch, program: str, outputs: tuple[int, int]) -> int:
             stdout=outputs[0],
             stderr=outputs[1],
             cwd=str(launch.cwd),
-            env=_variables(launch, program),
+            env=variables_of(launch, program),
             start_new_session=True,
             close_fds=True,
             pass_fds=launch.endpoint.child_fds,
@@ -138,7 +159,7 @@ def _spawn(launch: Launch, program: str, outputs: tuple[int, int]) -> int:
     return child.pid
 
 
-def _variables(launch: Launch, program: str) -> dict[str, str]:
+def variables_of(launch: Launch, program: str) -> dict[str, str]:
     """Return the launch's variables; the marks that descendants are known by stay, whatever a wrapper changed."""
     marks = {procs.NONCE: launch.nonce, procs.HOST_NONCE: launch.host_nonce}
     return {**variables.with_tools_of(program, launch.variables), **marks}
@@ -153,11 +174,11 @@ def _why_not(launch: Launch, program: str, error: OSError | ValueError) -> error
     return _refused(launch, str(error))
 
 
-def _own(launch: Launch, pid: int, outputs: tuple[int, int]) -> LocalProcess:
+def _own(launch: Launch, pid: int, outputs: tuple[int, int], own: Callable[..., LocalProcess]) -> LocalProcess:
     """Take a started child into the host's hand; where that fails it is ended."""
     with contextlib.ExitStack() as undo:
         undo.callback(_end_unowned, pid, outputs)
-        process = LocalProcess(
+        process = own(
             pid, outputs, nonce=launch.nonce, env=launch.env, generation=launch.generation, run_folder=launch.run_folder
         )
         undo.pop_all()

@@ -20,12 +20,22 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from comfy_env.process import procs
 from comfy_env.process.exits import open_exit_handle
 from comfy_env.process.waits import readable
 
 log = logging.getLogger(__name__)
+
+
+class HasLifeline(Protocol):
+    @property
+    def lifeline_write(self) -> int: ...
+
+
+Endpoint = TypeVar("Endpoint", bound=HasLifeline)
 
 _F_SETSIG = getattr(fcntl, "F_SETSIG", 10)
 _ENDS: dict[int, tuple[int, int]] = {}   # write end -> (device, inode) of its pipe
@@ -54,12 +64,24 @@ def works() -> bool:
 def keep_from_forks(write_end: int) -> None:
     """See to it that a forked child of this process does not keep a lifeline open."""
     with _KEEPING:
-        for fd, identity in list(_ENDS.items()):
-            if _identity(fd) != identity:
-                del _ENDS[fd]
-        found = _identity(write_end)
-        if found is not None:
-            _ENDS[write_end] = found
+        _keep(write_end)
+
+
+def opened(make: Callable[[], Endpoint]) -> Endpoint:
+    """Make what has a lifeline in it, kept from forks from the first moment on: none comes between its making and its keeping."""
+    with _KEEPING:
+        made = make()
+        _keep(made.lifeline_write)
+    return made
+
+
+def _keep(write_end: int) -> None:
+    for fd, identity in list(_ENDS.items()):
+        if _identity(fd) != identity:
+            del _ENDS[fd]
+    found = _identity(write_end)
+    if found is not None:
+        _ENDS[write_end] = found
 
 
 def _in_child() -> None:

@@ -2,7 +2,8 @@
 PID namespaces.
 
 Such a lock vanishes when its process closes *any* descriptor of the file, so this process never opens a path again
-that one of its own `HeldLock`s holds: `query` and `take` refuse to.
+that one of its own `HeldLock`s holds: `query` and `take` refuse to. Two pools of one process may be opened at once, so a
+look at who holds a path and what is done about it are one step.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import fcntl
 import os
 import struct
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from comfy_env.errors import ComfyEnvError
+from comfy_env.process.files import open_regular
 
 _OURS: dict[str, int] = {}   # path -> the process that holds it; a forked child holds nothing
+_STEP = threading.Lock()     # over the table and the descriptors it speaks of; a child is not forked in between
+os.register_at_fork(before=_STEP.acquire, after_in_parent=_STEP.release, after_in_child=_STEP.release)
 
 # struct flock of 64-bit systems: Linux puts the type first, the BSDs and macOS put it last
 _LAYOUT, _TYPE, _PID = ("@hhqqi4x", 0, 4) if sys.platform.startswith("linux") else ("@qqihh", 3, 2)
@@ -49,16 +54,20 @@ class HeldLock:
 
     def moved(self, path: Path) -> None:
         """Rename the locked file; the lock stays."""
-        os.rename(self.path, path)
-        _OURS[str(path)] = _OURS.pop(str(self.path))
-        self.path = path
+        with _STEP:
+            os.rename(self.path, path)
+            _OURS[str(path)] = _OURS.pop(str(self.path))
+            self.path = path
 
     def release(self) -> None:
         """Let go; idempotent, and nothing in a forked child, which holds nothing."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0 and os.getpid() == self._pid:
-            _OURS.pop(str(self.path), None)
-            os.close(fd)
+        if os.getpid() != self._pid:
+            return
+        with _STEP:
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                _OURS.pop(str(self.path), None)
+                os.close(fd)
 
 
 def ours(path: Path) -> bool:
@@ -68,10 +77,9 @@ def ours(path: Path) -> bool:
 
 def take(path: Path, *, create: bool = False) -> HeldLock | None:
     """Return the lock on a path, None where another process holds it. Raises FileNotFoundError."""
-    _must_not_be_ours(path)
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if create else 0)
-    fd = os.open(path, flags, 0o600)
-    with contextlib.ExitStack() as undo:
+    with _STEP, contextlib.ExitStack() as undo:
+        _must_not_be_ours(path)
+        fd = _create(path) if create else open_regular(path, os.O_RDWR)
         undo.callback(os.close, fd)
         if create:
             os.fchmod(fd, 0o600)  # whatever the umask says
@@ -82,14 +90,19 @@ def take(path: Path, *, create: bool = False) -> HeldLock | None:
     return None
 
 
+def _create(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL, 0o600)
+
+
 def query(path: Path) -> Holder:
-    """Return who holds the lock on a path. Raises FileNotFoundError."""
-    _must_not_be_ours(path)
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        return _ask(fd)
-    finally:
-        os.close(fd)
+    """Return who holds the lock on a path. Raises FileNotFoundError, OSError where it is no regular file."""
+    with _STEP:
+        _must_not_be_ours(path)
+        fd = open_regular(path, os.O_RDWR)
+        try:
+            return _ask(fd)
+        finally:
+            os.close(fd)
 
 
 def _ask(fd: int) -> Holder:

@@ -57,6 +57,11 @@ class Output:
             self._take(self._cutter(fd).feed(data))
         return True
 
+    def take(self, lines: list[str]) -> None:
+        """Take lines that somebody else read."""
+        with self._feeding:
+            self._take(lines)
+
     def tail(self) -> tuple[str, ...]:
         """Return the last lines, unfinished ones too, without the stacks."""
         with self._lock:

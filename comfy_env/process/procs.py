@@ -22,6 +22,7 @@ NONCE = "COMFY_ENV_NONCE"
 HOST_NONCE = "COMFY_ENV_HOST_NONCE"
 _SHOWN = 200   # characters of a program line
 _EXITING = 4   # the kernel's PF_EXITING among a process's flags
+_DOOMED = 4 | 0x200 | 0x400   # and PF_DUMPCORE, PF_SIGNALED
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,20 @@ def catches(pid: int, signum: int) -> bool:
 
 def ending(pid: int) -> bool:
     """Return whether a process is on its way out: its memory is gone, its files may still be open. False where that is not told."""
-    text = b""
-    with contextlib.suppress(*GONE, PermissionError):
-        text = _read(f"/proc/{pid}/stat") if LINUX else b""
-    fields = text[text.rfind(b")") + 2 :].split()
+    fields = _stat(pid)
     return len(fields) > 6 and bool(int(fields[6]) & _EXITING)
+
+
+def doomed(pid: int) -> bool:
+    """Return whether a process's end has begun and cannot be stopped, its memory still there perhaps. False where that is not told."""
+    fields = _stat(pid)
+    return len(fields) > 6 and (fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _DOOMED))
+
+
+def wait_status(pid: int) -> int | None:
+    """Return the wait status of a process that ended and was not collected (Linux), None if it is gone."""
+    fields = _stat(pid)
+    return int(fields[49]) if len(fields) > 49 and fields[0] in (b"Z", b"X") else None
 
 
 def resident(pid: int) -> int:
@@ -140,6 +150,14 @@ def _linux_row(pid: int) -> Row:
     text = _read(f"/proc/{pid}/stat")
     fields = text[text.rindex(b")") + 2 :].split()
     return Row(pid, int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode(), int(fields[17]), int(fields[19]))
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return what Linux says of a process, from its state on; nothing where it is gone or not told."""
+    text = b""
+    with contextlib.suppress(*GONE, PermissionError):
+        text = _read(f"/proc/{pid}/stat") if LINUX else b""
+    return text[text.rfind(b")") + 2 :].split()
 
 
 def _linux_environment(pid: int) -> bytes:

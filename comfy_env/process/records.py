@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from comfy_env.process import procs
+from comfy_env.process.files import read_regular
 
 NAME = "worker.record"
 SCHEMA = 1
@@ -19,7 +20,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Record:
-    """``pid`` is 0 until the process was started; ``started`` are clock ticks since boot."""
+    """``pid`` is 0 until the process was started; ``started`` are clock ticks since boot.
+
+    ``zygote`` is the nonce of the process it is forked from, '' for none: until it carries its own it shows that one.
+    """
 
     nonce: str
     host_nonce: str
@@ -32,6 +36,7 @@ class Record:
     pid: int = 0
     pgid: int = 0
     started: int = 0
+    zygote: str = ""
 
 
 class Unreadable(ValueError):
@@ -42,9 +47,9 @@ class LaterSchema(Unreadable):
     """A record of a version of this package that is not ours to judge."""
 
 
-def expected(*, nonce: str, host_nonce: str, env: str, generation: int, exe: str) -> Record:
+def expected(*, nonce: str, host_nonce: str, env: str, generation: int, exe: str, zygote: str = "") -> Record:
     """Return the record of a worker that is about to start on this boot, in this namespace."""
-    return Record(nonce, host_nonce, env, generation, exe, procs.boot_id(), procs.pid_namespace())
+    return Record(nonce, host_nonce, env, generation, exe, procs.boot_id(), procs.pid_namespace(), zygote=zygote)
 
 
 def write(folder: Path, record: Record) -> Path:
@@ -72,7 +77,7 @@ def add_process(folder: Path, *, pid: int, pgid: int, started: int) -> None:
 def read(path: Path) -> Record:
     """Return a record; raises Unreadable. A half-written second line counts as not written."""
     try:
-        first, _, second = path.read_bytes().partition(b"\n")
+        first, _, second = read_regular(path).partition(b"\n")
         found = _checked(first)
     except OSError as error:
         raise Unreadable(f"it cannot be read ({error.strerror})") from error

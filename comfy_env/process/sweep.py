@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from comfy_env.errors import ComfyEnvError
 from comfy_env.process import locks, procs, records, verdicts
 from comfy_env.process.keepsakes import keep_stories
 from comfy_env.process.pins import Pin
@@ -69,7 +70,7 @@ def _sweep_host(path: Path, nonce: str, report: SweepReport, dry_run: bool) -> N
                 _Host(path, nonce, report, dry_run).sweep()
             return
         lock = locks.take(path)
-    except OSError as error:  # gone: its own host or another sweep was quicker; refused: not ours
+    except (OSError, ComfyEnvError) as error:  # gone, or taken by another pool or sweep of this process since; refused: not ours
         log.debug("%s was left alone: %s", path, error)
         return
     if lock is not None:

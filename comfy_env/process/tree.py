@@ -61,9 +61,10 @@ def stack(process: Process, seconds: float = 0.2, arrived: Callable[[], bool] = 
     False where the process has no handler for the question; asking it would end it.
     """
     asked = _ask_for_stack(process)
+    leader = leader_of(process)
     deadline = time.monotonic() + seconds if asked else 0.0
-    while (left := deadline - time.monotonic()) > 0 and not arrived() and process.exit_status() is None:
-        readable([process.exit_handle()], min(left, 0.005))
+    while (left := deadline - time.monotonic()) > 0 and not arrived() and leader.exit_status() is None:
+        readable([leader.watch()], min(left, 0.005))
     return asked
 
 
@@ -89,8 +90,8 @@ class _End:
             left = deadline - time.monotonic()
             if not clean and left < 0:
                 return Killed(tuple(sorted(self.ended)), None, self._who_is_left())
-            if not clean:
-                readable([watched], min(_LOOK, left))
+            if not clean and readable([watched], min(_LOOK, left)) and self.leader.exit_status() is None:
+                readable([], _LOOK)  # it says that it ended and not how: its word alone must not turn this into a spin
         return Killed(tuple(sorted(self.ended)), status, "")
 
     def _round(self) -> bool:

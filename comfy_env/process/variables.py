@@ -25,12 +25,22 @@ DENIED_PREFIXES = (
 KEPT = frozenset({"PYTHONUTF8", "PYTHONIOENCODING"})  # about text only
 
 SECRET_PREFIXES = ("AWS_",)
-SECRET_NAMES = frozenset({"KUBECONFIG", "NETRC", "GPG_AGENT_INFO", "DATABASE_URL", "REDIS_URL"})
+SECRET_NAMES = frozenset({"KUBECONFIG", "NETRC", "GPG_AGENT_INFO", "DATABASE_URL", "REDIS_URL", "SSHPASS", "PGPASSFILE"})
 SECRET_WORDS = frozenset({
-    "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "AUTH", "COOKIE", "JWT",
+    "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "AUTH", "BEARER",
+    "COOKIE", "JWT",
 })
-SECRET_LAST_WORDS = frozenset({"KEY", "KEYS", "PAT", "PWD", "DSN"})
+SECRET_ENDINGS = (
+    "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "APIKEY", "ACCESSKEY", "SECRETKEY", "PRIVATEKEY", "PWD",
+)
+"""A word that ends so says what it holds also where it is glued to another (PGPASSWORD); one that only begins so does not (TOKENIZERS)."""
+SECRET_LAST_WORDS = frozenset({"KEY", "KEYS", "PASS", "PAT", "DSN"})
+FOLDERS = frozenset({"PWD", "OLDPWD"})
 SECRET_PAIRS = ("API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CONNECTION_STRING")
+
+URL_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@:]*:[^\s/?#@]+@", re.IGNORECASE)
+PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "SOCKS_PROXY"})
+"""Their passwords pass: a worker that downloads a model has no other way out."""
 
 ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _ASYNC_BACKEND = re.compile(r"(^|,)\s*backend\s*:\s*cudaMallocAsync\s*(?=,|$)")
@@ -68,17 +78,25 @@ def passes(name: str, value: str = "", asked: tuple[str, ...] = ()) -> bool:
         return False
     if name == "MPLBACKEND" and value.startswith("module://"):  # a notebook's backend, not installed in the environment
         return False
-    return name in asked or not is_secret(name)
+    return name in asked or not (is_secret(name) or holds_password(name, value))
+
+
+def holds_password(name: str, value: str) -> bool:
+    """Return whether a variable's value is or contains a URL with a password, and it is no proxy."""
+    return name.upper() not in PROXIES and URL_WITH_PASSWORD.search(value) is not None
 
 
 def is_secret(name: str) -> bool:
     """Return whether a variable's name says that it holds a secret."""
     upper = name.upper()
+    if upper in FOLDERS:
+        return False
     words = [word for word in upper.split("_") if word]
     return (
         upper in SECRET_NAMES
         or upper.startswith(SECRET_PREFIXES)
         or not SECRET_WORDS.isdisjoint(words)
+        or any(word.endswith(SECRET_ENDINGS) for word in words)
         or (len(words) > 1 and words[-1] in SECRET_LAST_WORDS)
         or any(pair in upper for pair in SECRET_PAIRS)
     )

@@ -5,6 +5,7 @@ what is found                                what is done
 ===========================================  ==========================================
 the host lives, or cannot be told            nothing (never asked here)
 no record                                    litter: it was never started
+record that is no regular file               skip, and never open it
 record unreadable, its lock free             litter
 record unreadable, its lock held             skip
 schema of a later version                    skip
@@ -16,6 +17,8 @@ lock held by init, by us or by our group     skip
 lock held by a process that is ending        look again soon: its environment is gone before its lock
 lock held by a process without the nonces    skip
 lock held by a process with both nonces      end it and everybody who carries them
+lock held by a child of the zygote that the  the same: it does not carry its own nonce yet
+record names, with that one's nonces
 lock free                                    end everybody who carries both nonces
 ===========================================  ==========================================
 """
@@ -81,8 +84,13 @@ def _who_lives(record: records.Record, holder: locks.Holder) -> Verdict:
     row = procs.row(holder.pid)
     if row is None or procs.untouchable(row):
         return Verdict(Act.SKIP, f"its lock is held by process {holder.pid}, which is not ours to end")
-    if not procs.carries_both(holder.pid, record.nonce, record.host_nonce):
+    if not _carries(holder.pid, record):
         if procs.ending(holder.pid):
             return Verdict(Act.AGAIN, f"its lock is held by process {holder.pid}, which is ending")
         return Verdict(Act.SKIP, f"its lock is held by process {holder.pid}, which does not carry its nonce")
     return Verdict(Act.END, "its worker outlived its host", record, holder.pid)
+
+
+def _carries(pid: int, record: records.Record) -> bool:
+    nonces = (record.nonce, record.zygote) if record.zygote else (record.nonce,)
+    return any(procs.carries_both(pid, nonce, record.host_nonce) for nonce in nonces)

@@ -109,7 +109,15 @@ def _meant_for(name: str, plan: AnyPlan, siblings: Iterable[AnyPlan]) -> bool:
 
 def plans_of(packs: Iterable[str | Path | AnyPlan]) -> list[AnyPlan]:
     """Return the plans of packs given by folder or by plan; a plan needs its `root`, the pack's folder."""
-    return [plan for given in packs for plan in _plans(given)]
+    return once(plan for given in packs for plan in _plans(given))
+
+
+def once(plans: Iterable[AnyPlan]) -> list[AnyPlan]:
+    """Return the plans without those of a folder that was named before, by whatever path."""
+    found: dict[tuple[str, Path | None], AnyPlan] = {}
+    for plan in plans:
+        found.setdefault((plan.key, plan.root and plan.root.resolve()), plan)
+    return list(found.values())
 
 
 def _plans(given: str | Path | AnyPlan) -> Iterator[AnyPlan]:
@@ -141,7 +149,7 @@ def _describe(pool: Any, plan: AnyPlan) -> Any:
     try:
         return pool.call(plan, "comfy_env.worker.nodes:describe", str(plan.root), [name_of(d) for d in plan.dependencies])
     except ComfyEnvError as error:
-        log.warning("environment %s cannot be used: %s", plan.key, error.message)
+        log.info("environment %s cannot be used: %s", plan.key, error.message)   # the one who needs it is told
         return error
 
 

@@ -17,6 +17,7 @@ from comfy_env.runner.problems import (
     WrongType,
     WrongValue,
 )
+from comfy_env.runner.values import shown
 from comfy_env.runner.workflow import Link, Node, Workflow
 
 
@@ -33,7 +34,7 @@ def problems(workflow: Workflow, catalog: Catalog) -> list[WorkflowError]:
 
 def _unknown(node: Node, catalog: Catalog) -> WorkflowError:
     if node.class_type in catalog.broken:
-        return UnknownClass(f"its INPUT_TYPES failed: {catalog.broken[node.class_type]}", node_id=node.id, class_type=node.class_type)
+        return UnknownClass(f"its declaration is broken: {catalog.broken[node.class_type]}", node_id=node.id, class_type=node.class_type)
     unasked = "; ".join(f"{key}: {error.message}" for key, error in catalog.failed.items())
     message = "no pack offers this class" + (f"; environments that could not be asked: {unasked}" if unasked else "")
     hints = [error.hint for error in catalog.failed.values() if error.hint]
@@ -82,7 +83,7 @@ def _of_link(workflow: Workflow, node: Node, name: str, link: Link, kind: NodeCl
 def _of_value(node: Node, kind: NodeClass, declared: Input, value: Any) -> Iterator[WorkflowError]:
     where: dict[str, Any] = {"node_id": node.id, "class_type": kind.name, "input": declared.name}
     if isinstance(value, list) and widgets.is_linked_only(declared):
-        yield BadLink(f"{value!r} is not a link: it is [node id, output number]", **where)
+        yield BadLink(f"{shown(value)} is not a link: it is [node id, output number]", **where)
         return
     try:
         reason = widgets.refusal(declared, widgets.converted(declared, value))

@@ -14,6 +14,7 @@ from typing import Any
 from comfy_env.packs import nodes
 from comfy_env.runner.catalog import NodeClass
 from comfy_env.runner.problems import NodeFailed
+from comfy_env.runner.values import shown
 
 
 @dataclass
@@ -41,29 +42,49 @@ def merged(kind: NodeClass, answers: Iterable[Any]) -> Outcome:
     outcome = Outcome(outputs=[[] for _ in kind.returns])
     for answer in answers:
         values, ui = _parts(kind, answer)
-        for name, shown in ui.items():
-            outcome.ui.setdefault(name, []).extend(shown)
+        for name, entries in ui.items():
+            outcome.ui.setdefault(name, []).extend(entries)
         for slot, value in enumerate(values):
             _add(kind, slot, value, outcome.outputs[slot])
     return outcome
 
 
-def _parts(kind: NodeClass, answer: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _parts(kind: NodeClass, answer: Any) -> tuple[tuple[Any, ...], Mapping[str, Iterable[Any]]]:
     if not isinstance(answer, dict):
         return _values(kind, answer), {}
     if "expand" in answer:
         raise NodeFailed("it answered with a graph to expand, which only ComfyUI can run")
-    return _values(kind, answer.get("result", ())), answer.get("ui") or {}
+    if answer and not answer.keys() & {"ui", "result"}:
+        keys = ", ".join(shown(key) for key in list(answer)[:4])
+        raise NodeFailed(f"it returned a dict of {keys}; a dict holds 'ui', 'result' or both")
+    return (_values(kind, answer["result"]) if answer.get("result") is not None else ()), _ui(answer.get("ui"))
+
+
+def _ui(given: Any) -> Mapping[str, Iterable[Any]]:
+    """Return what is meant for the screen; raises NodeFailed unless it is lists by name."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise NodeFailed(f"its 'ui' is {shown(given)}; a dict of lists is wanted")
+    for name, entries in given.items():
+        if not isinstance(name, str) or not isinstance(entries, (list, tuple)):
+            raise NodeFailed(f"its 'ui' holds {shown(name)}: {shown(entries)}; a list by name is wanted")
+    return given
 
 
 def _values(kind: NodeClass, given: Any) -> tuple[Any, ...]:
     if given is None and not kind.returns:
         return ()
     if not isinstance(given, (tuple, list)):
-        raise NodeFailed(f"it returned {type(given).__name__}, not a tuple of its {len(kind.returns)} outputs")
-    if len(given) < len(kind.returns) and given:
-        raise NodeFailed(f"it returned {len(given)} values for its {len(kind.returns)} outputs")
+        hint = "write `return (value,)`" if len(kind.returns) == 1 else ""
+        raise NodeFailed(f"it returned {shown(given)}, not a tuple of its {_outputs(kind)}", hint=hint)
+    if len(given) < len(kind.returns):
+        raise NodeFailed(f"it returned {len(given)} value{'' if len(given) == 1 else 's'} for its {_outputs(kind)}")
     return tuple(given[: len(kind.returns)])
+
+
+def _outputs(kind: NodeClass) -> str:
+    return "1 output" if len(kind.returns) == 1 else f"{len(kind.returns)} outputs"
 
 
 def _add(kind: NodeClass, slot: int, value: Any, values: list[Any]) -> None:
@@ -73,4 +94,4 @@ def _add(kind: NodeClass, slot: int, value: Any, values: list[Any]) -> None:
     elif isinstance(value, (list, tuple)):
         values.extend(nodes.as_declared(declared, one) for one in value)
     else:
-        raise NodeFailed(f"its output {slot} is declared a list, but it returned {type(value).__name__}")
+        raise NodeFailed(f"its output {slot} is declared a list, but it returned {shown(value)}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from comfy_env.errors import NodeRaised
+from comfy_env.errors import ComfyEnvError, Interrupted, NodeRaised
 from comfy_env.runner import inputs, mapping
 from comfy_env.runner.catalog import NodeClass
 from comfy_env.runner.signatures import UNKNOWN
@@ -55,7 +55,9 @@ class NodeCalls:
         given.update(_input_types(node, kind))
         try:
             verdicts = [self._call("validate", node, kind, kwargs) for kwargs in mapping.calls(kind, given)]
-        except NodeRaised as error:
+        except Interrupted:
+            raise
+        except ComfyEnvError as error:
             return f"its VALIDATE_INPUTS failed: {error.message}"
         bad = [verdict for verdict in verdicts if verdict is not True]
         return "" if not bad else bad[0] if isinstance(bad[0], str) else "its VALIDATE_INPUTS refuses the inputs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,8 @@ from comfy_env.runner.report import Report, Row
 from comfy_env.runner.signatures import signature
 from comfy_env.runner.workflow import Node, Workflow
 from comfy_env.values import RemoteRef
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,9 @@ class OneRun:
             return self._executed(node, kind, mark, {id: source.outcome for id, source in sources.items()}, begun)
         except ComfyEnvError as error:
             return self._failed(node, kind, error, begun)
+        except Exception as error:  # whatever a pack answered or a file holds is this node's failure and ends no other
+            log.debug("node %s (%s)", node.id, kind.name, exc_info=True)
+            return self._failed(node, kind, NodeFailed(f"its answer cannot be used: {type(error).__name__}: {error}"), begun)
 
     def _executed(self, node: Node, kind: NodeClass, mark: str, sources: Mapping[str, Outcome], begun: float) -> Row:
         self._calls.watcher.started(node, kind)

@@ -18,7 +18,7 @@ UNKNOWN = float("nan")
 
 def signature(node: Node, kind: NodeClass, upstream: Mapping[str, str], changed: Any) -> str:
     """Return the digest; `upstream` holds those of the nodes it is linked to, `changed` what IS_CHANGED said."""
-    inputs = {name: ["link", upstream[v.node], v.slot] if isinstance(v, Link) else ["value", v] for name, v in node.inputs.items()}
+    inputs = {name: ["link", upstream[v.node], v.slot] if isinstance(v, Link) else ["value", _stamp(v)] for name, v in node.inputs.items()}
     facts = [kind.home.plan.key, str(kind.home.root), kind.name, node.id if kind.tied_to_node else "", inputs, _stamp(changed)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from comfy_env.runner.catalog import Input
+from comfy_env.runner.values import shown
 
 LINKED_ONLY = frozenset({
     "IMAGE", "MASK", "LATENT", "AUDIO", "VIDEO", "SIGMAS", "NOISE", "SAMPLER", "GUIDER",
@@ -22,7 +23,7 @@ def fits(received: Any, wanted: Any) -> bool:
         return True
     if isinstance(received, str) and isinstance(wanted, str):
         return not set(_names(received)).isdisjoint(_names(wanted))
-    return {_kind(received), _kind(wanted)} == {list, "COMBO"}
+    return [_kind(received), _kind(wanted)] in ([list, "COMBO"], ["COMBO", list])
 
 
 def _names(union: str) -> list[str]:
@@ -35,11 +36,12 @@ def _kind(type_: Any) -> Any:
 
 def told(type_: Any) -> str:
     """Return a type in words."""
-    return type_ if isinstance(type_, str) else f"a choice of {_listed(type_)}"
+    return type_ if isinstance(type_, str) else f"a choice of {_listed(type_)}" if isinstance(type_, list) else shown(type_)
 
 
 def _listed(choices: list[Any]) -> str:
-    return ", ".join(map(str, choices[:8])) + (" …" if len(choices) > 8 else "")
+    first = [choice if isinstance(choice, str) and len(choice) < 80 else shown(choice) for choice in choices[:8]]
+    return ", ".join(first) + (" …" if len(choices) > 8 else "")
 
 
 def is_linked_only(declared: Input) -> bool:
@@ -50,27 +52,33 @@ def is_linked_only(declared: Input) -> bool:
 def converted(declared: Input, value: Any) -> Any:
     """Return the value as the input's type; raises ValueError that says why it cannot be."""
     if is_linked_only(declared):
-        raise ValueError(f"{declared.type} takes a link, not {value!r}")
+        raise ValueError(f"{declared.type} takes a link, not {shown(value)}")
     convert = _CONVERT.get(declared.type) if isinstance(declared.type, str) else None
     if convert is None:
         return value
     try:
         return convert(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{value!r} is not {declared.type}") from None
+        raise ValueError(f"{shown(value)} is not {declared.type}") from None
 
 
 def refusal(declared: Input, value: Any) -> str:
     """Return why a converted value is out of bounds, '' if it is not."""
     choices = _choices(declared)
     if choices is not None:
-        return "" if value in choices else f"{value!r} is not among the choices: {_listed(choices)}"
-    low, high = declared.options.get("min"), declared.options.get("max")
+        return "" if value in choices else f"{shown(value)} is not among the choices: {_listed(choices)}"
     if not isinstance(value, (int, float)):
         return ""
+    low, high = _bound(declared, "min"), _bound(declared, "max")
     if low is not None and value < low:
-        return f"{value} is below the least, {low}"
-    return f"{value} is above the most, {high}" if high is not None and value > high else ""
+        return f"{shown(value)} is below the least, {low}"
+    return f"{shown(value)} is above the most, {high}" if high is not None and value > high else ""
+
+
+def _bound(declared: Input, name: str) -> int | float | None:
+    """Return a declared bound; one that is no number bounds nothing."""
+    bound = declared.options.get(name)
+    return bound if isinstance(bound, (int, float)) else None
 
 
 def _choices(declared: Input) -> list[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 from collections.abc import Mapping
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from comfy_env.runner.problems import NotAWorkflow
+from comfy_env.runner.problems import NotAWorkflow, WorkflowError
+from comfy_env.runner.values import DEEPEST, shown, too_deep
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,12 @@ class Workflow:
     def load(cls, path: str | Path) -> Workflow:
         """Read the file; raises NotAWorkflow with the line that is not JSON, or with what is missing."""
         try:
-            return cls.parse(json.loads(Path(path).read_text(encoding="utf-8")))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            return cls.parse(json.loads(Path(path).read_text(encoding="utf-8-sig")))
+        except RecursionError as error:
+            raise NotAWorkflow(f"{path} is nested too deep to be read: a workflow is an object of nodes, each with inputs") from error
+        except WorkflowError:
+            raise
+        except ValueError as error:   # no JSON, no UTF-8, or a number of more digits than Python reads
             raise NotAWorkflow(f"{path} is not JSON: {error}") from error
         except OSError as error:
             raise NotAWorkflow(f"{path} cannot be read: {error.strerror or error}") from error
@@ -60,16 +66,17 @@ class Workflow:
             raise NotAWorkflow("this is the editor's own format", hint='in ComfyUI use "Save (API format)" or "Export (API)"')
         if isinstance(document.get("prompt"), Mapping):
             document = document["prompt"]
-        return cls({str(id): _node(str(id), given) for id, given in document.items()}, document)
+        prompt = {str(id): _plain(given) for id, given in document.items()}
+        return cls({id: _node(id, given) for id, given in prompt.items()}, prompt)
 
     def with_inputs(self, values: Mapping[str, Any]) -> Workflow:
         """Return the same workflow with other constants, given as {"node id.input": value}."""
-        document = json.loads(json.dumps(self.prompt))
+        document = copy.deepcopy(dict(self.prompt))
         for place, value in values.items():
             id, _, name = place.rpartition(".")
             if id not in self.nodes:
                 raise NotAWorkflow(f"there is no node {id!r} to set {place!r} of; name an input as NODE.INPUT")
-            _known_input(id, name, document[id].get("inputs", {}))
+            _known_input(id, name, document[id].get("inputs") or {})
             document[id]["inputs"][name] = value
         return self.parse(document)
 
@@ -82,14 +89,31 @@ def _known_input(id: str, name: str, inputs: Mapping[str, Any]) -> None:
 
 
 def _node(id: str, given: Any) -> Node:
-    if not isinstance(given, Mapping) or not isinstance(given.get("class_type"), str):
-        raise NotAWorkflow("it has no class_type", node_id=id)
+    if not isinstance(given, Mapping):
+        raise NotAWorkflow(f"it is not an object but {shown(given)}", node_id=id)
+    kind = given.get("class_type")
+    if not isinstance(kind, str) or not kind:
+        wrong = f"its class_type is {shown(kind)}, not a name" if "class_type" in given else "it has no class_type"
+        raise NotAWorkflow(wrong, node_id=id)
     inputs = given.get("inputs", {})
     if not isinstance(inputs, Mapping):
-        raise NotAWorkflow(f"its inputs are not an object but {type(inputs).__name__}", node_id=id, class_type=given["class_type"])
+        raise NotAWorkflow(f"its inputs are not an object but {type(inputs).__name__}", node_id=id, class_type=kind)
+    if too_deep(given):
+        raise NotAWorkflow(f"it is nested deeper than {DEEPEST} levels", node_id=id, class_type=kind)
+    return Node(id, kind, {name: _input(value) for name, value in inputs.items()}, _title(given))
+
+
+def _plain(given: Any) -> Any:
+    """Return a node's object with texts as the names of its inputs, as a file would have them."""
+    if not isinstance(given, Mapping) or not isinstance(given.get("inputs"), Mapping):
+        return given
+    return {**given, "inputs": {str(name): value for name, value in given["inputs"].items()}}
+
+
+def _title(given: Mapping[str, Any]) -> str:
     meta = given.get("_meta")
-    title = str(meta.get("title", "")) if isinstance(meta, Mapping) else ""
-    return Node(id, given["class_type"], {str(name): _input(value) for name, value in inputs.items()}, title)
+    title = meta.get("title") if isinstance(meta, Mapping) else None
+    return title if isinstance(title, str) else ""
 
 
 def _input(value: Any) -> Any:

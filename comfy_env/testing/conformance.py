@@ -17,6 +17,7 @@ backend needs more than an existing interpreter.
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,13 +29,14 @@ from typing import Any
 import pytest
 
 from comfy_env import errors
+from comfy_env.process.launch import command
 from comfy_env.settings import Settings
 from comfy_env.testing.audit import Audit, alive, wait_until
 from comfy_env.testing.stage import GUEST, LIMIT, PROBE, Stage, needs
-from comfy_env.values import CAPABILITIES, EnvPlan, Killed
+from comfy_env.values import CAPABILITIES, EnvPlan, Killed, Launch
 
-NOT_YET = frozenset({"zero_copy_cpu", "zero_copy_gpu", "forkable"})
-"""Capabilities that this version's transport cannot keep, so nobody can claim them honestly."""
+LARGE = 1 << 20
+"""Bytes of a value that is no part of its message."""
 
 
 class BackendContract:
@@ -74,9 +76,8 @@ class BackendContract:
 
     # ---- what it says of itself
 
-    def test_its_capabilities_are_known_and_can_be_kept(self, stage: Stage) -> None:
+    def test_its_capabilities_are_known(self, stage: Stage) -> None:
         assert stage.relay.capabilities <= CAPABILITIES
-        assert not stage.relay.capabilities & NOT_YET, "this version's transport keeps none of these"
 
     # ---- birth
 
@@ -255,6 +256,35 @@ class BackendContract:
         stage.call("add", 1)
         assert all(isinstance(lane.fileno(), int) for lane in (stage.spy.lanes[0].main, stage.spy.lanes[0].side))
 
+    @needs("zero_copy_cpu")
+    def test_a_large_value_is_looked_at_where_it_lies_and_goes_on_from_there(self, stage: Stage) -> None:
+        made = stage.call("large", LARGE)
+        session = _session(stage)
+        assert session.tensors == 1
+        before = session.traffic
+        assert stage.call("length", pickle.PickleBuffer(made)) == LARGE
+        after = session.traffic
+        assert (after["copied"], after["passed"] - before["passed"]) == (before["copied"], LARGE)
+
+    @needs("zero_copy_gpu")
+    def test_memory_of_devices_can_be_lent_over_its_lane(self, stage: Stage) -> None:
+        stage.call("add", 1)
+        assert _session(stage).devices.hindrance == ""
+
+    @needs("forkable")
+    def test_what_it_would_start_is_offered_to_the_launchs_forker_first(self, stage: Stage) -> None:
+        offered: list[tuple[str, bool]] = []
+
+        class Forker:
+            def fork(self, launch: Launch) -> None:
+                plain = command(launch.interpreter, launch.worker_folder, launch.endpoint.boot_fd)
+                offered.append((launch.nonce, launch.argv == plain))
+
+        stage.spy.forker = Forker()
+        stage.call("add", 1)
+        assert [nonce for nonce, _ in offered] == [stage.spy.launches[0].nonce]
+        assert offered[0][1], "it starts another program than a plain worker's, which nothing can be forked for"
+
     def test_two_environments_are_born_beside_each_other(self, stage: Stage) -> None:
         other = replace(stage.plan, key="contract-other")
         barrier = threading.Barrier(2)
@@ -266,6 +296,11 @@ class BackendContract:
         with ThreadPoolExecutor(2) as both:
             assert list(both.map(call, (stage.plan, other))) == [2, 2]
         assert stage.spy.spawns == 2
+
+
+def _session(stage: Stage) -> Any:
+    worker: Any = next(seat for seat in stage.pool.seats() if seat.key == stage.plan.key).worker
+    return worker.session
 
 
 def _pid(stage: Stage) -> int:

@@ -15,7 +15,7 @@ from comfy_env.lifecycle import effects as f
 from comfy_env.lifecycle import events as e
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.machine import TABLE, Handler, decide
-from comfy_env.lifecycle.record import SERVING, Activity, Env, State, Step, with_ledger, with_row
+from comfy_env.lifecycle.record import SERVING, Activity, Closing, Env, State, Step, with_ledger, with_row
 from comfy_env.testing.explore import Decide, Violation, explore
 from comfy_env.testing.lifecycle_scenarios import SCENARIOS
 
@@ -111,6 +111,26 @@ def _belief_shrinks_with_the_call(env: Env, event: e.CallEnded, now: float) -> S
 def _crash_without_an_answer(env: Env, event: e.ProcessExited, now: float) -> Step:
     after, effects = news.exited_serving(env, event, now)
     return after, tuple(effect for effect in effects if not isinstance(effect, f.Settle))
+
+
+def _told_crash_without_an_answer(env: Env, event: e.CrashTold, now: float) -> Step:
+    after, effects = news.crash_serving(env, event, now)
+    return after, tuple(effect for effect in effects if not isinstance(effect, f.Settle))
+
+
+def _twin_of_the_crashing(env: Env, event: e.CrashTold, now: float) -> Step:
+    env, effects = news.crash_serving(env, event, now)
+    env, more = endings.rest(env, now) if env.ledger.waiting else (env, ())
+    return env, (*effects, *more)
+
+
+def _exit_waited_for_without_a_limit(env: Env, event: e.CrashTold, now: float) -> Step:
+    after, effects = news.crash_serving(env, event, now)
+    return with_row(after, due=None), effects
+
+
+def _told_crash_leaves_its_tree(env: Env, event: e.ProcessExited, now: float) -> Step:
+    return endings.rest(env, now) if env.row.closing is Closing.EXIT else news.exited_closing(env, event, now)
 
 
 def _stand_ins_dropped(env: Env, event: e.Event, now: float, step: Step) -> Step:
@@ -241,6 +261,22 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a crash answers nobody", "a_ticket_is_in_one_place", "births fail and workers die",
         _cells(e.ProcessExited, [State.BUSY], _crash_without_an_answer),
+    ),
+    Fault(
+        "a told crash answers nobody", "a_ticket_is_in_one_place", "a crash is told before the exit",
+        _cells(e.CrashTold, [State.BUSY], _told_crash_without_an_answer),
+    ),
+    Fault(
+        "the next worker does not wait for the exit of a told crash", "one_worker_at_a_time", "a crash is told before the exit",
+        _cells(e.CrashTold, SERVING, _twin_of_the_crashing),
+    ),
+    Fault(
+        "the exit of a told crash is waited for without a limit", "every_wait_has_a_limit", "a crash is told before the exit",
+        _cells(e.CrashTold, SERVING, _exit_waited_for_without_a_limit),
+    ),
+    Fault(
+        "a told crash leaves its tree behind", "one_worker_at_a_time", "a crash is told before the exit",
+        _cells(e.ProcessExited, [State.CLOSING], _told_crash_leaves_its_tree),
     ),
     Fault("stand-ins are dropped with their worker", "stand_ins_are_kept", "the reaper and stand-ins", _everywhere(_stand_ins_dropped)),
     Fault(

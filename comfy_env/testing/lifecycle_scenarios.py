@@ -8,7 +8,7 @@ from typing import Any
 
 from comfy_env.lifecycle import events as e
 from comfy_env.lifecycle.deaths import Reason
-from comfy_env.testing.lifecycle_world import KILLED, LIMITS, Extra, Scenario
+from comfy_env.testing.lifecycle_world import CRASHED, KILLED, LIMITS, Extra, Scenario
 from comfy_env.values import Want
 
 CALM = replace(LIMITS, idle_release=0.0, idle_reap=0.0, call_silence=0.0, crash_limit=9)
@@ -60,6 +60,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         extras=(GROWTH, RELEASE, _now(e.ReleaseWanted(Want(3))), _news(e.Receipt, 2, 1)),
     ),
     Scenario("a busy worker is killed", deaths=1, time=False, limits=CALM, extras=(KILL, STAND_IN)),
+    Scenario("a crash is told before the exit", deaths=1, crashes_told=True, limits=CALM),
+    Scenario(
+        "a crash is told and the pool is closed", calls=1, deaths=1, crashes_told=True, limits=CALM, time=False,
+        extras=(SHUTDOWN, KILL, RELEASE, STAND_IN),
+    ),
+    Scenario("a crash is told at any moment", time=False, limits=PINGED, extras=(_news(e.CrashTold, CRASHED, "stack"), RELEASE)),
     Scenario("a lane is lost at any moment", births_fail=True, time=False, limits=PINGED, extras=(_news(e.LaneLost, "reset"), RELEASE)),
     Scenario("a tree is gone at any moment", time=False, limits=PINGED, extras=(_news(e.TreeGone, KILLED), RELEASE)),
     Scenario("a worker is pinged", lanes_break=True, deaths=1, limits=PINGED, time=False, extras=(KILL, SHUTDOWN)),
@@ -95,6 +101,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("a worker has served enough calls", limits=replace(CALM, max_calls=1), time=False, calls=3, extras=(GROWTH, RELEASE)),
     Scenario("a worker has grown too large", time=False, lanes_break=True, limits=PINGED, extras=(
         _news(e.Outgrown, 9), _news(e.HostHoldsChanged, 1, 0), RELEASE)),
+    Scenario("a device cannot be shared", time=False, lanes_break=True, limits=PINGED, extras=(_news(e.Demoted, "it differs"), RELEASE)),
     Scenario("a change of the sources has settled", time=False, limits=CALM, extras=(_now(e.SourceChanged(settled=True)), STAND_IN)),
     Scenario(
         "the host tells much", generations=1, births_fail=True, time=False, limits=replace(PINGED, crash_limit=1),

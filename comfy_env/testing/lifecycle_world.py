@@ -20,6 +20,7 @@ from comfy_env.settings import Settings
 from comfy_env.values import ExitStatus, Proof
 
 KILLED = ExitStatus(signal=9)
+CRASHED = ExitStatus(signal=11)
 GOOD, BAD = Proof("d", "d"), Proof("d", "zeros")
 RETURNED = Outcome(Kind.RETURNED)
 OBLIGING = frozenset(effect for effect, duty in DUTIES.items() if duty.answers)
@@ -45,6 +46,7 @@ class Scenario:
     killable: bool = True
     births_fail: bool = False
     deaths: int = 0
+    crashes_told: bool = False
     lanes_break: bool = False
     askers_leave: bool = False
     alive: bool = False
@@ -64,6 +66,7 @@ class World:
     up: frozenset[int] = frozenset()
     holding: frozenset[tuple[int, int]] = frozenset()
     deaths: int = 0
+    told: frozenset[int] = frozenset()   # generations that told of a crash and whose exit is still to come
     used: int = 0   # one bit for each extra
 
     def without(self, effect: f.Effect, **changes: Any) -> World:
@@ -161,7 +164,7 @@ def _ask_stack(scenario: Scenario, env: Env, world: World, effect: f.AskStack) -
 def _kill(scenario: Scenario, env: Env, world: World, effect: f.Kill) -> Iterator[Move]:
     generation = effect.generation
     quiet = world.pending if scenario.old_news else frozenset(x for x in world.pending if x.generation != generation)
-    gone = replace(world, pending=quiet - {effect}, up=world.up - {generation})
+    gone = replace(world, pending=quiet - {effect}, up=world.up - {generation}, told=world.told - {generation})
     yield Move(e.TreeGone(generation, KILLED), 0.0, gone)
     if scenario.wont_die:
         yield Move(e.WontDie(generation, "in the kernel"), 0.0, world.without(effect))
@@ -203,6 +206,10 @@ def _processes(scenario: Scenario, world: World) -> Iterator[Move]:
         for generation in sorted(world.up):
             died = replace(world, up=world.up - {generation}, deaths=world.deaths + 1)
             yield Move(e.ProcessExited(generation, KILLED), 0.0, died)
+            if scenario.crashes_told:
+                yield Move(e.CrashTold(generation, CRASHED, "stack"), 0.0, replace(died, told=world.told | {generation}))
+    for generation in sorted(world.told):
+        yield Move(e.ProcessExited(generation, CRASHED), 0.0, replace(world, told=world.told - {generation}))
 
 
 def _time(scenario: Scenario, env: Env, world: World) -> Iterator[Move]:
@@ -229,6 +236,7 @@ def old_news(generation: int) -> tuple[e.Event, ...]:
         e.LanesFailed(generation, failed), e.Proved(generation, GOOD, "d"), e.ProofFailed(generation, failed), e.Accepted(generation, 1),
         e.CallAlive(generation, 1), e.CallEnded(generation, 1, RETURNED), e.CallEnded(generation, 2, RETURNED), e.Ponged(generation),
         e.PingFailed(generation, "late"), e.HeldGrew(generation, 1), e.Receipt(generation, 0, 0), e.ReleaseFailed(generation, "late"),
-        e.ProcessExited(generation, KILLED), e.LaneLost(generation), e.StackRead(generation, "late"), e.TreeGone(generation, KILLED),
-        e.WontDie(generation), e.StandInsChanged(generation, 1), e.HostHoldsChanged(generation, 1, 1), e.Outgrown(generation, 1),
+        e.ProcessExited(generation, KILLED), e.CrashTold(generation, CRASHED), e.LaneLost(generation), e.StackRead(generation, "late"),
+        e.TreeGone(generation, KILLED), e.WontDie(generation), e.StandInsChanged(generation, 1), e.HostHoldsChanged(generation, 1, 1),
+        e.Outgrown(generation, 1), e.Demoted(generation, "late"),
     )

@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from comfy_env.hooks import hookimpl
-from comfy_env.values import Canary, Killed, Lanes, Launch, Process, Proof, Released, Want
+from comfy_env.values import Canary, Forker, Killed, Lanes, Launch, Process, Proof, Released, Want
 
 
 class Spy:
-    """Sees each verb. ``lies`` makes the proofs wrong, ``variables`` are added to what is started.
+    """Sees each verb. ``lies`` makes the proofs wrong, ``variables`` are added to what is started, ``forker`` is
+    asked to fork it.
 
     ``before`` maps a verb to what runs before the backend's own (given the launch, or else the process), ``after`` a verb
     to what makes the outcome another.
@@ -28,6 +29,7 @@ class Spy:
         self.told: list[str] = []
         self.lies = False
         self.variables: dict[str, str] = {}
+        self.forker: Forker | None = None
         self.before: dict[str, Callable[[Any], object]] = {}
         self.after: dict[str, Callable[[Any], Any]] = {}
         self._lock = threading.Lock()
@@ -48,7 +50,7 @@ class Spy:
 
     @hookimpl
     def comfy_env_launch(self, launch: Launch) -> Launch:
-        return replace(launch, variables={**launch.variables, **self.variables})
+        return replace(launch, variables={**launch.variables, **self.variables}, forker=self.forker or launch.forker)
 
     @hookimpl(wrapper=True)
     def comfy_env_spawn(self, launch: Launch) -> Generator[None, Process, Process]:

@@ -48,7 +48,8 @@ _REPLY = Kind.REPLY
 
 class Answer(NamedTuple):
     """How a call ended. ``kind`` is REPLY (then ``value``), RAISED (then ``error``), INTERRUPTED or REFUSED (then
-    ``refusal``: "encode", "decode", "reference" or "busy", and ``text``). ``held`` is bytes the worker holds, None: not told.
+    ``refusal``: "encode", "decode", "reference" or "busy", and ``text``). ``held`` is bytes the worker holds, None: not told;
+    ``imported`` are heavy modules it has imported and not told before.
     """
 
     kind: Kind
@@ -57,6 +58,7 @@ class Answer(NamedTuple):
     refusal: str = ""
     text: str = ""
     held: int | None = None
+    imported: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, kind: int, message: Any) -> Answer:
@@ -65,7 +67,13 @@ class Answer(NamedTuple):
         held = facts.get("held")
         held = held if type(held) is int else None
         if kind == _REPLY:
-            return cls(_REPLY, facts.get("value"), None, "", "", held)
+            return cls(_REPLY, facts.get("value"), None, "", "", held, _names(facts))
         if kind == Kind.RAISED:
-            return cls(Kind.RAISED, error=RemoteError.read(facts), held=held)
-        return cls(Kind(kind), refusal=str(facts.get("error", "")), text=str(facts.get("text", "")), held=held)
+            return cls(Kind.RAISED, error=RemoteError.read(facts), held=held, imported=_names(facts))
+        return cls(Kind(kind), refusal=str(facts.get("error", "")), text=str(facts.get("text", "")), held=held,
+                   imported=_names(facts))
+
+
+def _names(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    told = facts.get("imported")
+    return tuple(name for name in told if isinstance(name, str)) if isinstance(told, list) else ()

@@ -10,6 +10,20 @@ from typing import Any
 from comfy_env.transport import closures
 from comfy_env.values import Launch
 
+TOO_OLD = 78
+_SENTENCE = "workers need Python 3.9 or newer"
+_UNKNOWN = "unknown option"
+
+
+def refusal(code: int | None, interpreter: str, lines: tuple[str, ...]) -> str:
+    """Return what an interpreter too old for a worker said of itself before it ended, '' for any other end."""
+    said = [line.partition(": ")[2] for line in lines if _SENTENCE in line]
+    if code == TOO_OLD and said:
+        return said[-1]
+    if code == 2 and any(_UNKNOWN in line.lower() and "-I" in line for line in lines):  # Python 2 never comes to the program
+        return f"{_SENTENCE}, {interpreter} is one that does not know its option -I"
+    return ""
+
 
 def boot_document(launch: Launch, endpoint: Any, record_lock: Path | None = None) -> dict[str, Any]:
     """Return the document for a launch. It holds the one-time key: it travels by pipe or private file only."""
@@ -22,6 +36,7 @@ def boot_document(launch: Launch, endpoint: Any, record_lock: Path | None = None
         "main_fd": endpoint.main_fd,
         "side_fd": endpoint.side_fd,
         "lifeline_fd": endpoint.lifeline_fd,
+        "crash_fd": getattr(endpoint, "crash_fd", None),
         "listener": endpoint.listener,
         "import_roots": list(launch.import_roots),
         "cloudpickle_folder": closures.folder(),

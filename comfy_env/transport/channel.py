@@ -6,14 +6,27 @@ import math
 import select
 import socket
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from comfy_env.errors import FrameDamaged, LaneLost
 from comfy_env.worker.wire.faults import FrameBroken, LaneEnd
 from comfy_env.worker.wire.frames import PAYLOAD_LIMIT, Bytes, Frame
 from comfy_env.worker.wire.spin import Spin
 from comfy_env.worker.wire.stream import ASIDE, CLOSED_ON_EXEC, FrameStream
+
+PULSE = 0.1
+"""Seconds between two words that a transfer goes on."""
+
+LOOK = 1.0
+"""Seconds of one wait at most. A lane that another thread closes just before the wait has lost its number, to anything perhaps."""
+
+
+class Crashes(Protocol):
+    """Where a worker's crash is told before its process has ended."""
+
+    def fileno(self) -> int: ...      # -1 once nothing more can be told
+    def look(self) -> object: ...     # what was told, None while nothing was
 
 
 class _NotYet(Exception):
@@ -32,9 +45,12 @@ class SocketLane(FrameStream):
         self.session: Any = None
         self._fd = sock.fileno()
         self._watched: tuple[int, ...] = ()
+        self._crashes: Crashes | None = None
         self._poll = self._polling(select.POLLIN)
         self._deadline: float | None = None
         self._wait = True
+        self._moved: Callable[[], None] | None = None
+        self._told = 0.0
         self._spin = Spin()
 
     def fileno(self) -> int | None:
@@ -44,6 +60,21 @@ class SocketLane(FrameStream):
         """Let these descriptors end every wait on this lane, for reading and for writing."""
         self._watched = exits
         self._poll = self._polling(select.POLLIN)
+
+    def heed(self, crashes: Crashes | None) -> None:
+        """Let a crash end every wait on this lane; what else is written into the crash pipe ends none."""
+        self._crashes = crashes
+        self._poll = self._polling(select.POLLIN)
+
+    def attend(self, moved: Callable[[], None] | None) -> None:
+        """Have it told while bytes of a large frame go out or come in: at the first ones, then every `PULSE` seconds at most."""
+        self._moved, self._told = moved, 0.0
+
+    def _pulse(self) -> None:
+        moved = self._moved
+        if moved is not None and (now := time.monotonic()) - self._told >= PULSE:
+            self._told = now
+            moved()
 
     def send(self, frame: Frame, deadline: float | None = None) -> None:
         """Write a frame whole, or not at all (TimeoutError), or lose the lane (LaneLost)."""
@@ -94,36 +125,53 @@ class SocketLane(FrameStream):
                 self.take_descriptors(aside)
             if not size:
                 raise LaneEnd("the worker closed the lane")
+            if self._arriving is not None:
+                self._pulse()
             return size
 
     def _await_input(self) -> bool:
         """Wait until there is something to read or something ended; True if the lane itself has nothing to say."""
-        deadline = self._deadline
-        try:
-            ready = self._spin.wait(self._poll, None if deadline is None else _milliseconds(deadline))
-        except OSError as error:
-            raise LaneEnd(f"the lane cannot be waited on ({error})") from error
-        if not ready:
-            raise TimeoutError("nothing came from the worker before the deadline")
-        return ready[0][0] != self._fd and all(fd != self._fd for fd, _ in ready)
+        ready: Sequence[tuple[int, int]] = ()
+        while not ready:
+            try:
+                ready = self._spin.wait(self._poll, _milliseconds(self._deadline))
+            except OSError as error:
+                raise LaneEnd(f"the lane cannot be waited on ({error})") from error
+            if not ready and self.sock.fileno() < 0:
+                raise LaneEnd("the lane was closed")
+            if not ready and _is_over(self._deadline):
+                raise TimeoutError("nothing came from the worker before the deadline")
+        return ready[0][0] != self._fd and all(fd != self._fd for fd, _ in ready) and self._ended(ready)
+
+    def _ended(self, ready: Sequence[tuple[int, int]]) -> bool:
+        """Tell whether one of the other descriptors says that the process ended, or is about to."""
+        crashes = self._crashes
+        if crashes is None or any(fd in self._watched for fd, _ in ready) or crashes.look() is not None:
+            return True
+        if crashes.fileno() < 0:
+            self.heed(None)
+        return False
 
     def _send_some(self, parts: Sequence[Bytes], deadline: float | None, aside: Sequence[Any] = ()) -> int:
         while True:
             try:
-                return self.sock.sendmsg(parts, aside)
+                sent = self.sock.sendmsg(parts, aside)
             except BlockingIOError:
                 self._await_room(deadline)
             except OSError as error:
                 raise LaneEnd(f"the worker is gone ({error})") from error
+            else:
+                self._pulse()
+                return sent
 
     def _await_room(self, deadline: float | None) -> None:
         try:
             ready = self._polling(select.POLLOUT).poll(_milliseconds(deadline))
         except OSError as error:
             raise LaneEnd(f"the lane cannot be waited on ({error})") from error
-        if not ready:
+        if not ready and _is_over(deadline):
             raise TimeoutError("the worker took nothing more before the deadline")
-        if all(fd != self._fd for fd, _ in ready):
+        if ready and all(fd != self._fd for fd, _ in ready) and self._ended(ready):
             raise LaneEnd("the worker's process ended")
 
     def _polling(self, events: int) -> select.poll:
@@ -131,9 +179,16 @@ class SocketLane(FrameStream):
         poll.register(self._fd, events)
         for fd in self._watched:
             poll.register(fd, select.POLLIN)
+        if self._crashes is not None and self._crashes.fileno() >= 0:
+            poll.register(self._crashes.fileno(), select.POLLIN)
         return poll
 
 
-def _milliseconds(deadline: float | None) -> int | None:
-    return None if deadline is None else max(0, math.ceil((deadline - time.monotonic()) * 1000))
+def _milliseconds(deadline: float | None) -> int:
+    left = LOOK if deadline is None else min(LOOK, deadline - time.monotonic())
+    return max(0, math.ceil(left * 1000))
+
+
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
 

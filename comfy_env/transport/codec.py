@@ -11,16 +11,21 @@ from typing import Any
 
 from comfy_env.errors import DecodeRefused, EncodeRefused, NodeRaised, ReferenceLost
 from comfy_env.transport import arrays, closures, tensors
+from comfy_env.transport.coded import SealedValue
 from comfy_env.transport.relays import relays
 from comfy_env.values import RemoteRef
 from comfy_env.worker.wire import named, sealed
 from comfy_env.worker.wire.decoder import Fresh
-from comfy_env.worker.wire.faults import DecodeFault, EncodeFault, ReferenceGone
+from comfy_env.worker.wire.devices import Devices
+from comfy_env.worker.wire.faults import CannotShare, DecodeFault, DeviceGone, EncodeFault, ReferenceGone, Unproved
 from comfy_env.worker.wire.payload import Codec, Side, type_name
 
 _LOADERS: dict[str, Callable[[], Any]] = {
     "numpy": arrays.load_numpy, "torch": tensors.load_torch, "PIL.Image": arrays.load_pictures,
 }
+
+
+Prove = Callable[[str], None]
 
 
 class _Lost(Exception):
@@ -104,6 +109,9 @@ class HostSide(Side):
             return fresh.add(error, _leave)
         return fresh.add(self._reference(fresh, reference, name), _leave)
 
+    def unread(self, name: str, tag: str, content: Any, why: str) -> Any:
+        return SealedValue(name, tag, content)
+
     def references(self) -> Mapping[str, Callable[..., Any]]:
         return {"REF": self._reference}
 
@@ -142,13 +150,26 @@ class HostCodec:
         self.env = env
         self.generation = generation
         self._side = HostSide(env, generation, hello)
-        self._codec = Codec(self._side)
+        self._codec = Codec(self._side, lends=True)
         self._dropped = 0
 
-    def encode(self, value: Any, message: bool = False) -> tuple[bytes, list[memoryview]]:
-        """Return payload and buffers; raises EncodeRefused with the path of what cannot cross, ReferenceLost."""
+    def encode(self, value: Any, message: bool = False, prove: Prove | None = None) -> tuple[bytes, list[memoryview]]:
+        """Return payload and buffers; raises EncodeRefused with the path of what cannot cross, ReferenceLost.
+
+        ``prove`` tries a device from which a tensor is sent for the first time; without it such a tensor travels as bytes.
+        """
+        while prove is not None:
+            try:
+                return self._encoded(self._codec, value, message)
+            except Unproved as unproved:
+                prove(unproved.uuid)
+        return self._encoded(self._codec.plain, value, message)
+
+    def _encoded(self, codec: Codec, value: Any, message: bool) -> tuple[bytes, list[memoryview]]:
         try:
-            return self._codec.encode(value, message)
+            return codec.encode(value, message)
+        except (Unproved, CannotShare):
+            raise   # before the last of these: it is about a device, not about the value
         except EncodeFault as fault:
             raise EncodeRefused(fault.why, env=self.env, generation=self.generation, hint=fault.hint) from fault
         except RecursionError as error:
@@ -164,8 +185,15 @@ class HostCodec:
         """Return the value; raises DecodeRefused for everything that a sound worker does not send."""
         try:
             return self._codec.decode(payload, buffers)
+        except DeviceGone as gone:
+            why = f"a tensor on a device was lost: the worker's memory cannot be looked at ({gone})"
+            raise ReferenceLost(why, env=self.env, generation=self.generation, hint="run again what made it") from gone
         except (DecodeFault, ReferenceGone) as fault:
             raise DecodeRefused(str(fault), env=self.env, generation=self.generation) from fault
+
+    def share(self, devices: Devices) -> None:
+        """Deal with device memory from now on."""
+        self._side.devices = devices
 
     def take_drops(self) -> list[int]:
         """Return the numbers of references that were let go since the last time."""

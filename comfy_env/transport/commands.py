@@ -20,6 +20,7 @@ def verify(process: Process, lanes: Lanes, canary: Canary, deadline: float | Non
 def release(process: Process, lanes: Lanes, want: Want, deadline: float | None = None) -> Released:
     """Ask the worker to give memory back and return its measured receipt."""
     session = session_of(lanes, process)
+    session.look_away()
     receipt = session.command(Kind.RELEASE, {"bytes": want.bytes, "which": want.which}, deadline)
     session.trim()
     freed, held = receipt.get("freed"), receipt.get("held")

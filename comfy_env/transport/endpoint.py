@@ -1,4 +1,4 @@
-"""What a worker inherits to join its host: two socket pairs, the boot pipe and the lifeline, made before it exists."""
+"""What a worker inherits to join its host: two socket pairs, the boot pipe, the lifeline and the crash pipe, made before it exists."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ class Descriptors:
 
     def get(self, name: str) -> int | None:
         return self._open.get(name)
+
+    def take(self, name: str) -> int | None:
+        """Hand a descriptor over to who asks first: it is closed by whoever got it."""
+        return self._open.pop(name, None)
 
     def close(self, *names: str) -> None:
         """Close these if they are still open; idempotent. Taking one out is atomic: a number closed twice could be another's."""
@@ -58,15 +62,20 @@ class SocketEndpoint:
             self.side, self._side_child = _pair(undo)
             boot_read, boot_write = _pipe(undo)
             lifeline_read, lifeline_write = _pipe(undo)
+            crash_read, crash_write = _pipe(undo)
+            os.set_blocking(crash_read, False)
             undo.pop_all()
-        self._pipes = Descriptors(boot_read=boot_read, boot_write=boot_write, lifeline_read=lifeline_read, lifeline_write=lifeline_write)
+        self._pipes = Descriptors(
+            boot_read=boot_read, boot_write=boot_write, lifeline_read=lifeline_read, lifeline_write=lifeline_write,
+            crash_read=crash_read, crash_write=crash_write,
+        )
         self._arrived = False
         self._taken = False
         self.closed = False
 
     @property
     def child_fds(self) -> tuple[int, ...]:
-        pipes = (self._pipes.get("boot_read"), self._pipes.get("lifeline_read"))
+        pipes = (self._pipes.get("boot_read"), self._pipes.get("lifeline_read"), self._pipes.get("crash_write"))
         return self.main_fd, self.side_fd, *(fd for fd in pipes if fd is not None)
 
     @property
@@ -95,6 +104,15 @@ class SocketEndpoint:
         fd = self._pipes.get("lifeline_write")
         return -1 if fd is None else fd
 
+    @property
+    def crash_fd(self) -> int | None:
+        """Where the worker's faulthandler is to write."""
+        return self._pipes.get("crash_write")
+
+    def take_crashes(self) -> int | None:
+        """Hand over the end that a crash is read from; it never blocks. None once it was, or after `close`."""
+        return self._pipes.take("crash_read")
+
     def write_boot(self, document: Mapping[str, Any]) -> None:
         """Put the boot document into the pipe, whole, before the worker exists; raises BackendError if it is too large."""
         data = json.dumps(document).encode()
@@ -113,7 +131,7 @@ class SocketEndpoint:
         """Close the worker's half in the host; idempotent."""
         self._main_child.close()
         self._side_child.close()
-        self._pipes.close("boot_read", "boot_write", "lifeline_read")
+        self._pipes.close("boot_read", "boot_write", "lifeline_read", "crash_write")
 
     def arrivals(self) -> list[socket.socket]:
         """Return the connections that came since the last time: here both lanes, once."""
@@ -135,7 +153,7 @@ class SocketEndpoint:
         """Close everything that was not handed over, the lifeline too; idempotent. A `join` that waits ends."""
         self.closed = True
         self.child_started()
-        self._pipes.close("lifeline_write")
+        self._pipes.close("lifeline_write", "crash_read")
         if not self._taken:
             for sock in (self.main, self.side):
                 with contextlib.suppress(OSError):  # the worker closed first

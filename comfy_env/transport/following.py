@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from comfy_env.errors import DecodeRefused, EncodeRefused, ReferenceLost
+from comfy_env.errors import ComfyEnvError, DecodeRefused, EncodeRefused, ReferenceLost
 from comfy_env.transport.codec import HostCodec
 from comfy_env.values import Progress
 from comfy_env.worker.wire.frames import Frame
 from comfy_env.worker.wire.kinds import Kind
 
 _log = logging.getLogger("comfy_env")
+_ERRORS = EncodeRefused.__module__
+_LONGEST = 100_000   # characters of a traceback that are worth sending
 ENDS = frozenset({Kind.REPLY, Kind.RAISED, Kind.INTERRUPTED, Kind.REFUSED})
 
 
@@ -25,6 +28,7 @@ class Talk(Protocol):
     def begin_callback(self) -> None: ...
     def end_callback(self, answer: Frame) -> None: ...
     def interrupt(self, request: int) -> None: ...
+    def prove(self, uuid: str) -> None: ...
 
 
 class Following:
@@ -63,12 +67,21 @@ class Following:
         if self._on_progress is None or self._to_raise is not None:
             return
         try:
-            self._on_progress(self._progress(frame))
+            progress = self._progress(frame)
         except DecodeRefused as refused:
             _log.warning("a progress report of env %s was refused: %s", self._talk.codec.env, refused.message)
+            return
+        try:
+            self._on_progress(progress)
         except BaseException as error:  # a host's progress hook raises to stop the call: it is stopped, then told
             self._to_raise = error
+            self._stop()
+
+    def _stop(self) -> None:
+        try:
             self._talk.interrupt(self._request)
+        except (ComfyEnvError, OSError) as trouble:  # the side lane's own: the call ends by itself, or with the main lane
+            _log.warning("the interrupt of a call in env %s could not be sent: %s", self._talk.codec.env, trouble)
 
     def _progress(self, frame: Frame) -> Progress:
         facts = self._talk.codec.decode(frame.payload, frame.buffers)
@@ -85,7 +98,14 @@ class Following:
         try:
             answer = self._answer(frame)
         finally:
+            self._give(answer)
+
+    def _give(self, answer: dict[str, Any]) -> None:
+        """Send an answer; where there is no room for it, say that: the worker waits for one."""
+        try:
             self._talk.end_callback(self._frame(answer))
+        except EncodeRefused as refused:
+            self._talk.end_callback(self._frame(_failure("EncodeRefused", refused.message, _ERRORS)))
 
     def _answer(self, frame: Frame) -> dict[str, Any]:
         try:
@@ -95,16 +115,31 @@ class Following:
                 return _failure("LookupError", f"the host offers no callback {facts['name']!r} to this call")
             return {"value": function(*facts.get("args", ()), **facts.get("kwargs", {}))}
         except Exception as error:  # what the host's function raises is the worker's to know
-            return _failure(type(error).__qualname__, str(error), type(error).__module__)
+            _log.debug("a callback of env %s raised", self._talk.codec.env, exc_info=error)
+            return _failure(type(error).__qualname__, _text_of(error), type(error).__module__, _trace_of(error))
 
     def _frame(self, answer: dict[str, Any]) -> Frame:
         codec = self._talk.codec
         try:
-            payload, buffers = codec.encode(answer, message=True)
+            payload, buffers = codec.encode(answer, message=True, prove=self._talk.prove)
         except (EncodeRefused, ReferenceLost) as refused:
-            payload, buffers = codec.encode(_failure("EncodeRefused", str(refused)))
+            payload, buffers = codec.encode(_failure("EncodeRefused", str(refused), _ERRORS))
         return Frame(Kind.ANSWER, self._request, codec.generation, payload, buffers)
 
 
-def _failure(type_name: str, text: str, module: str = "builtins") -> dict[str, Any]:
-    return {"error": {"type": [module, type_name], "text": text}}
+def _failure(type_name: str, text: str, module: str = "builtins", trace: str = "") -> dict[str, Any]:
+    return {"error": {"type": [module, type_name], "text": text, "traceback": trace}}
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # a class's own __str__ can raise anything
+        return f"<its text cannot be had: {type(second).__name__}>"
+
+
+def _trace_of(error: Exception) -> str:
+    try:
+        return "".join(traceback.format_exception(error))[-_LONGEST:]
+    except Exception as second:  # as above, for any of its causes
+        return "".join(traceback.format_tb(error.__traceback__)) + f"<the rest cannot be had: {type(second).__name__}>\n"

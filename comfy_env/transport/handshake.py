@@ -22,6 +22,7 @@ from comfy_env.worker.wire.frames import PAYLOAD_LIMIT, Frame
 from comfy_env.worker.wire.kinds import Kind
 
 _LOOK = 100        # ms between looks at a process without an exit handle, and at an endpoint that may be closed
+_GLANCE = 20       # ms between looks at a process that is about to say how it ended
 _LAST_WORDS = 2.0  # s for the exit of a process whose lanes ended
 _STRANGERS = 32    # connections listened to at once
 
@@ -75,7 +76,7 @@ class _Candidate:
         self.number = response[0]
         answer = proof.answer(launch.auth_key, proof.HOST, self.number, launch.nonce, launch.generation, theirs)
         self.lane.send(Frame(Kind.RESPONSE, payload=answer))
-        features = [proof.ARENA] if self.lane.sock.family == socket.AF_UNIX else []
+        features = [proof.ARENA, proof.DEVICES] if self.lane.sock.family == socket.AF_UNIX else []
         self.lane.send(Frame(Kind.HELLO, payload=proof.hello(generation=launch.generation, nonce=launch.host_nonce, features=features)))
         told = proof.read_json(_payload((yield), Kind.HELLO))
         _check_hello(told, launch)
@@ -150,12 +151,10 @@ class _Reception:
             self._candidates.pop(0).lane.close()
 
     def _wait(self) -> None:
-        poll = select.poll()
-        handles = [c.lane.fileno() for c in self._candidates] + [self._endpoint.listening_fd(), self._process.exit_handle()]
-        for handle in handles:
-            if handle is not None and handle >= 0:   # -1: closed by another thread
-                poll.register(handle, select.POLLIN)
-        poll.poll(_LOOK)
+        ended = self._process.exit_handle()
+        ready = _poll([*(c.lane.fileno() for c in self._candidates), self._endpoint.listening_fd(), ended], _LOOK)
+        if ready == [ended] and self._process.exit_status() is None:
+            _poll([], _GLANCE)   # it says that it ended and not how: its word alone must not turn this into a spin
 
     def _hear(self) -> None:
         for candidate in list(self._candidates):
@@ -192,14 +191,12 @@ class _Reception:
         deadline = time.monotonic() + patience
         status = self._process.exit_status()
         while status is None and time.monotonic() < deadline and not self._endpoint.closed:
-            select.select(self._exit_handles(), (), (), 0.02)
+            ended = _poll([self._process.exit_handle()], _GLANCE)
             status = self._process.exit_status()
+            if ended and status is None:
+                _poll([], _GLANCE)
         if status is not None:
             raise DiedBeforeJoining("the worker ended before its lanes were open", **self._facts(), status=str(status))
-
-    def _exit_handles(self) -> list[int]:
-        handle = self._process.exit_handle()
-        return [] if handle is None else [handle]
 
     def _refused(self, message: str) -> TransportRefused:
         return TransportRefused(message, **self._facts())
@@ -210,6 +207,15 @@ class _Reception:
     def _drop_all(self) -> None:
         for candidate in [*self._candidates, *self._lanes.values()]:
             candidate.lane.close()
+
+
+def _poll(handles: list[int | None], milliseconds: int) -> list[int]:
+    """Wait until a descriptor has something to say; return those that have."""
+    poll = select.poll()
+    for handle in handles:
+        if handle is not None and handle >= 0:   # -1: closed by another thread
+            poll.register(handle, select.POLLIN)
+    return [handle for handle, _ in poll.poll(milliseconds)]
 
 
 def join(endpoint: Any, process: Process, launch: Launch) -> Lanes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import socket
 import threading
 import time
@@ -20,16 +21,19 @@ from comfy_env.transport.answers import Answer
 from comfy_env.transport.arena import open_arena, traffic
 from comfy_env.transport.channel import SocketLane
 from comfy_env.transport.codec import HostCodec
+from comfy_env.transport.devices import HostDevices
 from comfy_env.transport.following import ENDS, Following
 from comfy_env.transport.mailbox import Mailbox, seconds_until
 from comfy_env.transport.relays import relays
 from comfy_env.values import Lanes, NodeContext, Process, Progress
 from comfy_env.worker.wire import proof
+from comfy_env.worker.wire.devices import ASK
 from comfy_env.worker.wire.faults import NoRoom
 from comfy_env.worker.wire.frames import Frame
 from comfy_env.worker.wire.kinds import Kind
 from comfy_env.worker.wire.sharing import Sharing
 
+log = logging.getLogger(__name__)
 _OWN = 1 << 62        # requests of commands are numbered from here, so that they never meet a ticket's
 _SHORT = 1.0          # s that a frame without an answer may take to leave
 
@@ -44,8 +48,7 @@ class Session:
         self._lanes = lanes
         self._main = lanes.main
         self._process = process
-        handle = process.exit_handle()
-        self._also = () if handle is None else (handle,)
+        self._also = _exit_of(process)
         self._numbers = itertools.count(_OWN)
         self._mail = Mailbox(lanes.main, self._also, codec.generation, self._lost_error)
         self._turn_lock = threading.RLock()  # guards who may write what: running, in_callback; whoever writes may find the lane lost
@@ -54,7 +57,12 @@ class Session:
         self._running: int | None = None
         self._in_callback = False
         self._side_lock = threading.Lock()
+        self._moved: Callable[[], None] | None = None
+        self._can_tell = hasattr(lanes.main, "attend")
         self._arena = _open_arena(lanes)
+        self.devices = HostDevices(self.command, lanes.hello)
+        if self._arena is not None:
+            codec.share(self.devices)
 
     @property
     def tensors(self) -> int:
@@ -76,6 +84,20 @@ class Session:
     def late(self) -> int:
         return self._mail.late + self._late_aside
 
+    def prove(self, uuid: str) -> None:
+        """Try whether memory of a device can be shared with the worker, and tell it; see `HostDevices.prove`."""
+        self.devices.prove(str(uuid))
+
+    def look_away(self) -> None:
+        """Close device memory of the worker's that is open for what comes next, so that it can give that back."""
+        self.devices.trim()
+
+    def heed(self, crashes: Any) -> None:
+        """Let a crash end every wait on the main lane as soon as it is told, where the lane can; see `SocketLane.heed`."""
+        heed = getattr(self._main, "heed", None)
+        if heed is not None:
+            heed(crashes)
+
     # ---- calls
 
     def call(
@@ -85,6 +107,7 @@ class Session:
         request: int,
         generation: int,
         alive: Callable[[], None] = lambda: None,
+        moved: Callable[[], None] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         callbacks: Mapping[str, Callable[..., Any]] | None = None,
         deadline: float | None = None,
@@ -92,22 +115,35 @@ class Session:
         """Run one call on this thread until it ends and return how.
 
         ``message`` is that of a CALL frame; its target may be "module:function" or a callable. ``alive`` runs at every
-        sign of life. Raises EncodeRefused and ReferenceLost before a byte is sent, LaneLost as soon as the worker is
-        gone. What ``on_progress`` raises interrupts the call and is raised once that has ended.
+        sign of life, ``moved`` while its arguments leave and a large result comes. Raises EncodeRefused and ReferenceLost
+        before a byte is sent, LaneLost as soon as the worker is gone. What ``on_progress`` raises interrupts the call and is
+        raised once that has ended.
         """
-        payload, buffers = self.codec.encode(_with_plain_node(message), message=True)
+        payload, buffers = self.codec.encode(_with_plain_node(message), message=True, prove=self.prove)
         self._begin(request)
         try:
+            self._attend(moved)
             self._send(Frame(Kind.CALL, request, generation, payload, buffers), deadline)
+            if moved is not None:
+                moved()
             del payload, buffers   # nothing of the arguments is kept while the call runs
             frame = self._mail.next(request, deadline)
             if frame.kind not in ENDS:
-                frame = Following(self, request, alive, on_progress, callbacks or {}).run(frame, deadline)
+                frame = Following(self, request, alive, on_progress, {**(callbacks or {}), ASK: self.prove}).run(frame, deadline)
         finally:
+            self._attend(None)
             self._end(request)
         answer = Answer.read(frame.kind, self.codec.decode(frame.payload, frame.buffers))
         self._note_held(answer.held)
         return answer
+
+    def _attend(self, moved: Callable[[], None] | None) -> None:
+        self._moved = moved
+        self._watch(moved)
+
+    def _watch(self, moved: Callable[[], None] | None) -> None:
+        if self._can_tell:
+            self._main.attend(moved)  # type: ignore[attr-defined]
 
     def next_frame(self, request: int, deadline: float | None) -> Frame:
         """Return the next frame of a request that runs."""
@@ -135,7 +171,7 @@ class Session:
         Waits while a call computes, goes ahead while it waits for a callback: LaneBusy if the deadline comes before
         that, TimeoutError if it comes before the answer, LaneLost when the worker is gone.
         """
-        payload, buffers = self.codec.encode(message, message=True)
+        payload, buffers = self.codec.encode(message, message=True, prove=self.prove if kind == Kind.DEVICE else None)
         request = next(self._numbers)
         self._mail.open(request)
         try:
@@ -164,12 +200,14 @@ class Session:
     def begin_callback(self) -> None:
         """Let commands go ahead from now on: the worker waits for an answer and serves them."""
         with self._turn_lock:
+            self._watch(None)   # what goes and comes now is of commands, and the worker's silence is not counted
             self._in_callback = True
             self._turn.notify_all()
 
     def end_callback(self, answer: Frame) -> None:
         """Send a callback's answer; every command that went ahead is on the lane before it."""
         with self._turn_lock:
+            self._watch(self._moved)
             self._in_callback = False
             self._send(answer, None)
 
@@ -207,6 +245,7 @@ class Session:
     def close(self) -> None:
         """Close both lanes; threads that wait on them get LaneLost, also one that is stuck writing."""
         self._mail.lose(LaneLost("the lanes were closed"))
+        self.look_away()
         self._lanes.close()   # before the turn is asked for: whoever has it may be writing to a worker that reads no more
         with self._turn_lock:
             self._turn.notify_all()
@@ -219,8 +258,7 @@ class Session:
     def _lost_error(self, error: Exception) -> ComfyEnvError:
         """Return a fresh error for each thread that hears of the lane's end."""
         cls = FrameDamaged if isinstance(error, FrameDamaged) else LaneLost
-        status = self._process.exit_status()
-        return cls(str(error), **self._facts(), status="" if status is None else str(status))
+        return cls(str(error), **self._facts(), status=_status_of(self._process))
 
     def _facts(self) -> dict[str, Any]:
         return {"env": self.codec.env, "generation": self.codec.generation, "pid": self._process.pid}
@@ -270,6 +308,25 @@ def session_of(lanes: Lanes, process: Process) -> Session:
 
 
 _BEGINNING = threading.Lock()
+
+
+def _exit_of(process: Process) -> tuple[int, ...]:
+    """Return the descriptor that tells of a process's end, none where its backend has no sound one."""
+    try:
+        handle = process.exit_handle()
+    except Exception as error:  # a backend's own code; the lane itself tells of the end, then
+        log.warning("exit_handle raised %s: %s", type(error).__name__, error)
+        return ()
+    return (handle,) if type(handle) is int and handle >= 0 else ()
+
+
+def _status_of(process: Process) -> str:
+    """Return how a process ended in words, '' where its backend does not say."""
+    try:
+        status = process.exit_status()
+    except Exception as error:  # a backend's own code; the lane's end is told all the same
+        return f"exit_status raised {type(error).__name__}: {error}"
+    return "" if status is None else str(status)
 
 
 def _with_plain_node(message: Mapping[str, Any]) -> Mapping[str, Any]:

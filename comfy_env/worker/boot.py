@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any
 
-from . import orphaned
+from . import crashes, orphaned
 
 
 def read_document(option: str, source: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _protect(document: dict[str, Any]) -> None:
         orphaned.guard(document["lifeline_fd"])
     if document.get("record_lock"):
         _lock(document["record_lock"])
-    faulthandler.enable()
+    crashes.tell_of_crashes(document.get("crash_fd"))
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)
 

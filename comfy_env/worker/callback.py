@@ -25,11 +25,17 @@ class NoHost(LookupError):
 
 
 class CallbackFailed(Exception):
-    """The host's function raised. ``remote_type`` is its qualified class name."""
+    """The host's function raised. ``remote_type`` names the exception's class, ``remote_traceback`` is the host's own."""
 
-    def __init__(self, text: str, remote_type: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, remote_type: str, remote_traceback: str = "") -> None:
+        super().__init__(text, remote_type)
+        self.text = text
         self.remote_type = remote_type
+        self.remote_traceback = remote_traceback
+
+    def __str__(self) -> str:
+        name = self.remote_type
+        return f"{name[9:] if name.startswith('builtins.') else name}: {self.text}"
 
 
 class Worker:
@@ -91,7 +97,7 @@ def call_host(name: str, *args: Any, **kwargs: Any) -> Any:
         answer = _shielded(worker, lambda: worker.loop.ask(request, message))
     if "error" in answer:
         error = answer["error"]
-        raise CallbackFailed(error.get("text", ""), ".".join(error.get("type", ["", ""])))
+        raise CallbackFailed(error.get("text", ""), ".".join(error.get("type", ["", ""])), error.get("traceback", ""))
     return answer.get("value")
 
 

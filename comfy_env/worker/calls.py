@@ -10,7 +10,10 @@ from typing import Any, Optional
 
 from .interrupts import CallInterrupted, Interrupts
 from .raised import describe
+from .wire import coded
 from .wire.kinds import Kind
+
+_OWN = __name__.partition(".")[0] + "."
 
 
 class Calls:
@@ -41,12 +44,17 @@ class Calls:
         target = message["target"]
         function = self._named(target) if isinstance(target, str) else target
         args, kwargs = message.pop("args", ()), message.pop("kwargs", {})
+        if not self._is_own(target):   # what is ours opens values by itself, once it imported their pack
+            args, kwargs = coded.opened((args, kwargs))
         interrupts = self.interrupts
         interrupts.arm()
         try:
             return function(*args, **kwargs)
         finally:
             interrupts.disarm()
+
+    def _is_own(self, target: Any) -> bool:
+        return isinstance(target, str) and target.startswith(_OWN)
 
     def _named(self, target: str) -> Callable[..., Any]:
         function = find(target)
@@ -72,7 +80,8 @@ def find(target: str) -> Callable[..., Any]:
 def _check_home(top: str, roots: Sequence[str]) -> None:
     """Raise ImportError if a module of the environment's own has the name of another one that this process runs already."""
     loaded = getattr(sys.modules.get(top), "__file__", None)
-    own = [path for root in roots for path in (os.path.join(root, top, "__init__.py"), os.path.join(root, top + ".py")) if os.path.isfile(path)]
+    offered = [os.path.join(root, *parts) for root in roots for parts in ((top, "__init__.py"), (top + ".py",))]
+    own = [path for path in offered if os.path.isfile(path)]
     if own and not any(_same(loaded, path) for path in own):
         raise ImportError(f"module {top!r} of this environment ({own[0]}) cannot be used: this process already runs another one of that "
                           f"name ({loaded or 'built in'}); rename it, or give the environment a process of its own (backend venv)")

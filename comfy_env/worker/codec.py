@@ -14,8 +14,9 @@ from typing import Any, Optional
 from . import closures, tensors
 from .raised import text_of
 from .resident import Resident
-from .wire import named, sealed
+from .wire import coded, named, sealed
 from .wire.decoder import Fresh
+from .wire.devices import Devices
 from .wire.faults import DecodeFault, EncodeFault
 from .wire.payload import Side, type_name
 
@@ -36,7 +37,8 @@ class _Held(threading.local):
 class GuestSide(Side):
     """Decides about values in a worker."""
 
-    def __init__(self, resident: Resident, cloudpickle_folder: Optional[str]) -> None:
+    def __init__(self, resident: Resident, cloudpickle_folder: Optional[str], devices: Optional[Devices] = None) -> None:
+        self.devices = devices
         self._resident = resident
         self._folder = cloudpickle_folder
         self._held = _Held()
@@ -67,6 +69,9 @@ class GuestSide(Side):
 
     def absent(self, fresh: Fresh, kind: str, module: str, qualname: str, reference: int, content: Any) -> Any:
         raise DecodeFault(f"an argument is of class {module}.{qualname}, which is not there or another kind of class in this environment")
+
+    def unread(self, name: str, tag: str, content: Any, why: str) -> Any:
+        return coded.keep(name, tag, content, why)
 
     def references(self) -> Mapping[str, Callable[..., Any]]:
         return {

@@ -11,6 +11,7 @@ from typing import Any, Optional
 from . import callback, joining
 from .calls import Calls
 from .codec import GuestSide
+from .devices import open_devices
 from .interrupts import Interrupts, SignalInterrupts
 from .loop import Loop, Tools
 from .memory import Keepers
@@ -60,7 +61,8 @@ def _arena(hello: dict[str, Any], lane: socket.socket, document: dict[str, Any])
 def _serve_joined(document: dict[str, Any], main: FrameStream, side: FrameStream, interrupts: Interrupts) -> int:
     resident, keepers, calls = Resident(), Keepers(), Calls(interrupts, document.get("import_roots", ()))
     folder, generation = document.get("cloudpickle_folder"), document["generation"]
-    loop = Loop(Tools(main, Codec(GuestSide(resident, folder)), resident, keepers, generation), calls)
+    devices = None if main.sharing is None else open_devices()
+    loop = Loop(Tools(main, Codec(GuestSide(resident, folder, devices), lends=True), resident, keepers, generation, devices), calls)
     side_lane = SideLane(side, Codec(GuestSide(resident, folder)), interrupts, generation)
     threading.Thread(target=side_lane.serve, name="comfy_env side lane", daemon=True).start()
     callback.workers.enter(callback.Worker(loop, calls, keepers))

@@ -9,14 +9,20 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 from .calls import Calls
+from .devices import Answers
+from .heavy import Seen
 from .memory import Keepers
 from .raised import text_of
 from .resident import Resident
-from .wire.faults import DecodeFault, EncodeFault, ReferenceGone
+from .wire.devices import ASK, Devices
+from .wire.faults import CannotShare, DecodeFault, EncodeFault, ReferenceGone, Unproved
 from .wire.frames import Frame
 from .wire.kinds import Kind
 from .wire.payload import Codec
 from .wire.stream import FrameStream
+
+_LENDING = frozenset({Kind.REPLY, Kind.CALLBACK, Kind.DEVICE_BACK})
+"""Frames whose device tensors are lent, not sent as bytes."""
 
 
 class Tools(NamedTuple):
@@ -27,6 +33,7 @@ class Tools(NamedTuple):
     resident: Resident
     keepers: Keepers
     generation: int
+    devices: Optional[Devices] = None
 
 
 class Loop:
@@ -40,6 +47,8 @@ class Loop:
         self._open = True
         self._busy = False
         self._answer: Optional[dict[str, Any]] = None
+        self._heavy = Seen()
+        self._devices = Answers(tools.devices)
         self._handlers: dict[int, Callable[[int, Any], None]] = {
             Kind.CALL: self._call,
             Kind.PING: self._ping,
@@ -47,6 +56,7 @@ class Loop:
             Kind.RELEASE: self._release,
             Kind.DROP: self._drop,
             Kind.FETCH: self._fetch,
+            Kind.DEVICE: self._device,
             Kind.GOODBYE: self._goodbye,
             Kind.ANSWER: self._take_answer,
         }
@@ -70,7 +80,7 @@ class Loop:
         return answer
 
     def tell(self, request: int, message: dict[str, Any]) -> None:
-        """Report progress of a call; any thread may."""
+        """Report progress of a call; any thread may. A picture in it is not worth a device's proof."""
         self._send(Kind.PROGRESS, request, message)
 
     def _serve_next(self) -> None:
@@ -114,6 +124,9 @@ class Loop:
 
     def _answer_call(self, kind: Kind, request: int, answer: dict[str, Any]) -> None:
         answer["held"] = self._tools.keepers.held()
+        imported = self._heavy.news()
+        if imported:
+            answer["imported"] = imported
         try:
             self._send(kind, request, answer)
         except EncodeFault as fault:
@@ -131,6 +144,8 @@ class Loop:
     def _release(self, request: int, message: dict[str, Any]) -> None:
         freed, held = self._tools.keepers.release(message.get("bytes"), str(message.get("which", "")))
         self._stream.trim()
+        if self._tools.devices is not None:
+            self._tools.devices.trim()
         self._send(Kind.RECEIPT, request, {"freed": freed, "held": held})
 
     def _drop(self, request: int, message: dict[str, Any]) -> None:
@@ -145,6 +160,12 @@ class Loop:
             answer = {"error": f"it cannot be written ({type(error).__name__}: {text_of(error)})"}
         self._send(Kind.FETCHED, request, answer)
 
+    def _device(self, request: int, message: dict[str, Any]) -> None:
+        try:
+            self._send(Kind.DEVICE_BACK, request, self._devices.answer(message))
+        except CannotShare as fault:
+            self._send(Kind.DEVICE_BACK, request, {"why": str(fault)})
+
     def _goodbye(self, request: int, message: dict[str, Any]) -> None:
         self._open = False
 
@@ -154,8 +175,18 @@ class Loop:
     # ---- sending
 
     def _send(self, kind: Kind, request: int, message: dict[str, Any]) -> None:
-        payload, buffers = self._codec.encode(message, message=True)
+        payload, buffers = self._encoded(kind, request, message)
         self._stream.send(Frame(kind, request, self._tools.generation, payload, buffers))
+
+    def _encoded(self, kind: Kind, request: int, message: dict[str, Any]) -> Any:
+        """Return a message as it travels; the host is asked to prove a device from which a tensor leaves for the first time."""
+        while kind in _LENDING:
+            try:
+                return self._codec.encode(message, message=True)
+            except Unproved as unproved:
+                self.ask(request, {"name": ASK, "args": (unproved.uuid,), "kwargs": {}})
+                self._devices.conclude(unproved.uuid)
+        return self._codec.plain.encode(message, message=True)
 
     def _refuse(self, request: int, error: str, text: str) -> None:
         self._send(Kind.REFUSED, request, {"error": error, "text": text})

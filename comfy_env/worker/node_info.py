@@ -9,8 +9,9 @@ _PROBE = "comfy_env probe of a name nobody declares"
 
 
 def node_info(node_class, display_name):
-    """Return the JSON-able description of one class; raises whatever its INPUT_TYPES raises."""
+    """Return the JSON-able description of one class; raises whatever its INPUT_TYPES raises, and TypeError for what cannot be called."""
     inputs = node_class.INPUT_TYPES()
+    _check(node_class)
     return {
         "input": {group: _group(inputs.get(group) or {}) for group in ("required", "optional")},
         "hidden": {str(name): _type(kind) for name, kind in (inputs.get("hidden") or {}).items()},
@@ -27,6 +28,15 @@ def node_info(node_class, display_name):
         "methods": [name for name in METHODS if hasattr(node_class, name)],
         "validates": _validated(node_class),
     }
+
+
+def _check(node_class):
+    returns = getattr(node_class, "RETURN_TYPES", ())
+    if isinstance(returns, str):
+        raise TypeError("its RETURN_TYPES is the one text %r: write (%r,)" % (returns, returns))
+    function = getattr(node_class, "FUNCTION", None)
+    if not isinstance(function, str) or not callable(getattr(node_class, function, None)):
+        raise TypeError("its FUNCTION is %r, which names no method of it" % (function,))
 
 
 def _group(inputs):

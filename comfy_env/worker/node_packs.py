@@ -12,6 +12,7 @@ import sys
 import threading
 
 from . import comfy
+from .comfy import pack_api
 
 
 class Pack:
@@ -59,7 +60,9 @@ class Packs:
         with self._lock:
             if place not in self._packs:
                 comfy.install()
-                self._packs[place] = Pack(folder, checked(import_folder(folder), folder))
+                pack_api.offer(sys.modules[__package__.partition(".")[0]])
+                module = import_folder(folder, **{pack_api.PACKAGES: ()})   # by which its register_nodes() knows where it runs
+                self._packs[place] = Pack(folder, checked(module, folder))
             return self._packs[place]
 
 

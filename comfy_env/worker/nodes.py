@@ -10,6 +10,7 @@ import traceback
 
 from . import node_info
 from .node_packs import Packs, finished
+from .wire import coded
 
 PACKS = Packs()
 
@@ -38,7 +39,7 @@ def describe(pack_root, distributions=()):
 def execute(pack_root, class_name, instance_key, kwargs):
     """Run one node: its FUNCTION, on the instance that belongs to `instance_key`; return what it returns."""
     instance = PACKS.load(pack_root).instance(class_name, instance_key)
-    return finished(getattr(instance, type(instance).FUNCTION)(**kwargs))
+    return finished(getattr(instance, type(instance).FUNCTION)(**coded.opened(kwargs)))
 
 
 def is_changed(pack_root, class_name, kwargs):

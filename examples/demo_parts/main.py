@@ -128,3 +128,5 @@ def _tell_where(pool: WorkerPool, chosen: Worlds, report: Report, settings: Sett
     for plan in chosen.plans:
         say(f"  build log     {paths.log_file(plan, settings)}")
     say(f"  packs         {EXAMPLES}")
+    command = Path(sys.executable).with_name("comfy-env")
+    say(f"\nLook around:\n  {command} status {EXAMPLES}\n  {command} story {chosen.modern.key}")

@@ -1,4 +1,7 @@
-"""Which two Pythons the packs get: chosen when the demo runs, among the interpreters of this machine that really ran."""
+"""Which two Pythons the packs get: chosen when the demo runs, of those that the packs allow and that really ran on this machine.
+
+What the packs declare stays as it is, so `comfy-env status examples` calls ready what the demo built.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,6 @@ EXAMPLES = Path(__file__).resolve().parent.parent
 CLASSIC_MINORS = range(9, 13)
 MODERN_MINORS = range(10, 15)
 """The minor versions of Python 3 that the packs' libraries publish wheels for."""
-WITHOUT_OLD_PYTHON = ("numpy>=2.1", "pillow==11.*")
-"""What the classic pack asks for where nothing below Python 3.13 answers: Pillow is then what the packs disagree on."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def worlds(found: Iterable[int] | None = None) -> Worlds:
     if first is not None:
         return Worlds(replace(classic, python=f"3.{first}"), modern, found, "numpy 1.26 and numpy 2 cannot share one Python")
     note = "no Python below 3.13 answered, so the packs disagree on Pillow instead of numpy: 11 and 12"
-    return Worlds(replace(classic, python=_oldest(found), dependencies=WITHOUT_OLD_PYTHON), modern, found, note)
+    oldest = _oldest(found)
+    return Worlds(classic if oldest is None else replace(classic, python=oldest), modern, found, note)
 
 
 def _oldest(found: tuple[int, ...]) -> str | None:

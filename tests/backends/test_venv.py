@@ -164,6 +164,20 @@ def test_a_changed_plan_is_stale_and_its_build_replaces_the_old_one(backend, pla
     assert not old.interpreter.exists()
 
 
+def test_an_environment_whose_python_the_declaration_allows_is_not_stale_and_status_plan_and_build_agree(backend, plan, interpreters):
+    """The demo picks one of the Pythons a pack allows; the pack's own declaration must not call that stale."""
+    minor = next(iter(interpreters))
+    built = backend.comfy_env_build(replace(plan, python=minor), silent)
+    declared = replace(plan, python=">=3.9,<3.20")
+    assert status(backend, declared, probe=True) is EnvStatus.READY
+    changes = backend.comfy_env_plan(declared)
+    assert (changes.install, changes.remove) == ((), ()) and changes.python.startswith(minor) and "nothing to do" in changes.notes[0]
+    assert backend.comfy_env_build(declared, silent).interpreter == built.interpreter
+    elsewhere = backend.comfy_env_inspect(replace(plan, python=f"!={minor}.*"), False)
+    assert elsewhere.status is EnvStatus.STALE
+    assert elsewhere.reason == f"it has Python {changes.python}, and its declaration wants !={minor}.*"
+
+
 @pytest.mark.parametrize("uv", ["", pytest.param("off", marks=pytest.mark.slow)])
 def test_a_failed_build_leaves_the_old_environment_and_names_its_log(settings, plan, uv):
     backend = VenvBackend(replace(settings, uv=uv))
@@ -206,6 +220,14 @@ def test_a_package_without_a_wheel_fails_and_says_how_to_allow_it(settings, plan
         VenvBackend(replace(settings, uv=uv)).comfy_env_build(replace(plan, dependencies=("only-source",)), silent)
     said = str(caught.value)
     assert "only" in said and "allow-source-builds" in said and not ran.exists()
+
+
+@pytest.mark.parametrize("uv", ["", pytest.param("off", marks=pytest.mark.slow)])
+def test_a_version_nobody_released_is_not_blamed_on_missing_wheels(settings, plan, uv):
+    with pytest.raises(BuildFailed) as caught:
+        VenvBackend(replace(settings, uv=uv)).comfy_env_build(replace(plan, dependencies=("demo-lib>=77",)), silent)
+    assert "demo-lib" in "\n".join(caught.value.output) and "the full output is in" in caught.value.hint
+    assert "wheel" not in caught.value.hint and "allow-source-builds" not in caught.value.hint
 
 
 @pytest.mark.parametrize("uv", ["", "off"])

@@ -27,7 +27,7 @@ from comfy_env.settings import Settings
 from comfy_env.values import EnvPlan
 root, uv = Path(sys.argv[1]), sys.argv[2]
 backend = VenvBackend(Settings(envs_folder=root / "envs", log_folder=root / "logs", uv=uv))
-backend.comfy_env_build(EnvPlan(key="demo", python=">=3.9"), lambda step: None)
+backend.comfy_env_build(EnvPlan(key="demo", allow_source_builds=True), lambda step: None)
 """
 
 
@@ -66,7 +66,7 @@ def gone(pid):
 
 @pytest.mark.parametrize("before", ["nothing", "an old one"])
 def test_a_killed_build_leaves_what_was_there_and_the_next_one_tidies_up(settings, slow_uv, tmp_path, eventually, before):
-    old, plan, backend = EnvPlan(key="demo"), EnvPlan(key="demo", python=">=3.9"), VenvBackend(settings)
+    old, plan, backend = EnvPlan(key="demo"), EnvPlan(key="demo", allow_source_builds=True), VenvBackend(settings)
     if before == "an old one":
         backend.comfy_env_build(old, print)
     with subprocess.Popen([sys.executable, "-c", BUILD, tmp_path, slow_uv]) as host:

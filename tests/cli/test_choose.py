@@ -25,6 +25,16 @@ def test_a_folder_of_packs_gives_those_of_every_pack(pack):
     assert len(keys(folder)) == 2
 
 
+def test_a_folder_named_twice_by_whatever_path_is_one_environment(pack, tmp_path, monkeypatch):
+    folder = pack("one")
+    (tmp_path / "link").symlink_to(folder)
+    pack("two")
+    monkeypatch.chdir(tmp_path)
+    first, second = keys(folder.parent)
+    assert keys(folder, folder, tmp_path / "link", "packs/one/../one") == [first]
+    assert keys(folder.parent / "two", folder.parent, folder) == [second, first]
+
+
 def test_a_pack_without_a_table_of_ours_is_passed_over(pack):
     other = pack("two", header="[tool.other]")
     pack("one")

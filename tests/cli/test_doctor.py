@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from email.message import Message
+from pathlib import Path
 
+import comfy_env
+from comfy_env import settings
 from comfy_env.cli import doctor
 from comfy_env.cli.exits import Exit
 from comfy_env.errors import PlanError
+from comfy_env.orchestrator.settings import OrchestratorSettings
 
 
 def verdicts(answer) -> dict[str, str]:
@@ -34,6 +39,30 @@ def test_a_setting_that_cannot_be_read_is_a_problem_not_an_end(cli, monkeypatch)
     assert answer.code == Exit.NOT_READY
     assert verdicts(answer)["settings"] == "problem"
     assert "COMFY_ENV_PING_SECONDS" in answer.out
+
+
+def test_a_misspelled_variable_is_named_with_what_was_meant_and_is_no_failure(cli, monkeypatch):
+    monkeypatch.setattr(doctor, "CHECKS", (doctor.variables,))
+    monkeypatch.setenv("COMFY_ENV_IDLE_REAP_SECOND", "5")
+    monkeypatch.setenv("comfy_env_uv", "off")
+    monkeypatch.setenv("COMFY_ENV_ORCH_PROT", "1")
+    for known in ("COMFY_ENV_PIXI", "COMFY_ENV_NONCE", "COMFY_ENV_ORCH_PORT", "COMFY_ENV_COMFYUI", "COMFY_ENV_CUDA_WHEELS_INDEX"):
+        monkeypatch.setenv(known, "1")
+    answer = cli("doctor", "--quick", "--json")
+    assert answer.code == Exit.DONE
+    told = {finding["text"].split()[0]: finding for finding in answer.data["findings"]}
+    assert set(verdicts(answer).values()) == {"warning"}
+    assert {name: finding["fix"] for name, finding in told.items()} == {
+        "COMFY_ENV_IDLE_REAP_SECOND": "did you mean COMFY_ENV_IDLE_REAP_SECONDS?", "comfy_env_uv": "did you mean COMFY_ENV_UV?",
+        "COMFY_ENV_ORCH_PROT": "did you mean COMFY_ENV_ORCH_PORT?",
+    }
+
+
+def test_every_variable_the_package_reads_is_a_known_one():
+    """A variable read somewhere and listed nowhere would be called a stranger."""
+    source = "\n".join(path.read_text(encoding="utf-8") for path in Path(comfy_env.__file__).parent.rglob("*.py"))
+    read = set(re.findall(r"[^_A-Z](COMFY_ENV_[A-Z0-9_]*[A-Z0-9])\b", source)) - {"COMFY_ENV_ECHO_LEDGER"}  # of the tests' agent
+    assert settings.strangers(settings.variables(settings.Settings, OrchestratorSettings), dict.fromkeys(read, "1")) == []
 
 
 def test_another_projects_package_of_this_name_is_a_problem(monkeypatch):

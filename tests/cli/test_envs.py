@@ -33,6 +33,8 @@ class Toy(LocalBackend):
 
     @hookimpl
     def comfy_env_plan(self, plan):
+        if "no-such-thing" in plan.dependencies:
+            raise BuildFailed("no wheel of no-such-thing", env=plan.key, hint="name another")
         return Changes(plan.key, install=plan.dependencies, python="3.x", download_bytes=3 << 20)
 
     @hookimpl
@@ -89,6 +91,59 @@ def toy(pack: Callable[..., Path]) -> Callable[..., Path]:
     return write
 
 
+MINIMAL = '''
+from comfy_env.backends.local import LocalBackend
+
+backend = LocalBackend()
+'''
+
+
+def test_status_names_a_variable_that_is_no_setting(cli, pack, monkeypatch):
+    monkeypatch.setenv("COMFY_ENV_IDLE_REEP_SECONDS", "5")
+    answer = cli("status", pack("one", 'backend = "in-process"'))
+    assert answer.code == Exit.DONE
+    assert "COMFY_ENV_IDLE_REEP_SECONDS is set, but it is no setting: did you mean COMFY_ENV_IDLE_REAP_SECONDS?" in answer.out
+
+
+@pytest.mark.parametrize("verb", ["status", "plan", "build", "remove"])
+@pytest.mark.parametrize("backend", ["in-process", "bare"])
+def test_a_backend_that_makes_no_environments_has_nothing_to_build_and_that_is_no_failure(cli, pack, verb, backend):
+    folder = pack("one", f'backend = "{backend}"')
+    with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[project.entry-points."comfy_env.backends"]\nbare = "bare_backend:backend"\n')
+    (folder / "bare_backend.py").write_text(MINIMAL, encoding="utf-8")
+    answer = cli(verb, folder)
+    assert (answer.code, answer.err) == (Exit.DONE, "")
+    assert verb == "status" or f"nothing to {'remove' if verb == 'remove' else 'build'}" in answer.out
+
+
+@pytest.mark.parametrize(("table", "told"), [
+    ('python = "3.9"', "it wants Python 3.9, and this is"),
+    ('dependencies = ["packaging<1"]', "it wants packaging<1, and packaging is"),
+    ('dependencies = ["no-such-thing"]', "no-such-thing is not installed"),
+])
+def test_what_an_in_process_plan_cannot_have_is_named_and_not_ignored(cli, pack, table, told):
+    folder = pack("one", f'backend = "in-process"\n{table}')
+    for verb in ("status", "build"):
+        answer = cli(verb, folder)
+        assert answer.code == Exit.NOT_READY and told in answer.out and 'set backend = "venv"' in answer.out
+    (folder / "__init__.py").write_text(NODES, encoding="utf-8")
+    workflow = folder / "w.json"
+    workflow.write_text('{"1": {"class_type": "Double", "inputs": {"x": 2}}}')
+    refused = cli("run", workflow, "--pack", folder)
+    assert refused.code == Exit.WORKER and told.split(", and")[0] in refused.err and "next: set backend" in refused.err
+
+
+def test_what_a_backend_never_looks_at_is_named(cli, pack, caplog):
+    folder = pack("one", 'backend = "bare"\npython = ">=3.9"\ndependencies = ["numpy<2"]')
+    with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[project.entry-points."comfy_env.backends"]\nbare = "bare_backend:backend"\n')
+    (folder / "bare_backend.py").write_text(MINIMAL, encoding="utf-8")
+    (folder / "__init__.py").write_text(NODES, encoding="utf-8")
+    assert "whether there is Python >=3.9, numpy<2 was not looked at" in cli("build", folder).out
+    assert "looks at none: Python >=3.9, numpy<2" in caplog.text
+
+
 @pytest.fixture
 def workflow(tmp_path: Path) -> Callable[..., Path]:
     def write(x: object = 4) -> Path:
@@ -134,6 +189,15 @@ def test_plan_shows_what_a_build_would_do_and_who_cannot_share(cli, toy):
     assert "numpy<2" in answer.out and "3 MiB" in answer.out
     assert "cannot share an environment: numpy <2 against >=2" in answer.out
     assert [conflict["what"] for conflict in cli("plan", folder, "--json").data["conflicts"]] == ["numpy"]
+
+
+def test_a_pack_that_cannot_be_planned_hides_no_other(cli, toy):
+    folder = toy("one", "no-such-thing").parent
+    toy("two", "numpy>=2")
+    answer = cli("plan", folder)
+    assert answer.code == Exit.BUILD and "numpy>=2" in answer.out and "no wheel of no-such-thing" in answer.out + answer.err
+    bad, good = cli("plan", folder, "--json").data["envs"]
+    assert bad["error"]["type"] == "BuildFailed" and good["install"] == ["numpy>=2"]
 
 
 def test_plan_changes_nothing(cli, toy):

@@ -25,6 +25,19 @@ def test_a_table_is_aligned_and_its_last_column_is_not_padded(out):
     assert plain_table(["A", "LONG"], [["abc", "x"], ["d", "yz"]]) == ["A    LONG", "abc  x", "d    yz"]
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_a_letter_the_terminal_does_not_have_is_written_as_its_number_and_not_as_a_traceback(encoding):
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+    Screen(out=stream, err=stream).say("node \ud800 → 1")
+    assert raw.getvalue().startswith(b"node \\ud800")
+
+
+def test_a_column_that_says_nothing_is_left_out(out):
+    Screen(out=out).table(("ENV", "REASON", "PID"), [("a", "", 1), ("b", None, 2)])
+    assert out.getvalue() == "ENV  PID\na    1\nb    2\n"
+
+
 def test_a_table_without_rows_says_so(out):
     Screen(out=out).table(("A",), [], empty="no workers")
     assert out.getvalue() == "no workers\n"

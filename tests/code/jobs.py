@@ -261,3 +261,7 @@ class Strict(Exception):
 def raise_group():
     group = getattr(__import__("builtins"), "ExceptionGroup", None)
     raise group("several", [ValueError(1)]) if group else Strict("several")
+
+
+def much_text(size):
+    return "x" * size

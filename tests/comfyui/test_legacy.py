@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from comfy_env import EnvPlan, WorkerPool
+from comfy_env import CallOptions, EnvPlan, WorkerPool
+from comfy_env.comfyui import serializers
 from comfy_env.comfyui.entry import homes
 from comfy_env.packs import legacy
 from comfy_env.packs.pins import pins
@@ -85,15 +86,41 @@ def test_extras_and_cuda_wheels_are_kept():
 def test_what_is_not_done_by_us_is_listed_and_no_error():
     root = legacy.root(PACKS / "rooted")
     assert dict(root.node_packs) == {"other": "github=someone/other-pack", "third": "github=someone/third tag=v1"}
-    assert dict(root.types) == {"MESH": "reference"}
+    assert dict(root.types) == {"MESH": "custom"}
     told = "\n".join(legacy.notes(PACKS / "rooted"))
     assert all(f"[{name}] is not done by us" in told for name in ("apt", "brew", "dependencies", "node_packs"))
 
 
-def test_the_codec_of_an_older_pack_is_taken_note_of():
-    program = "import runpy, sys; runpy.run_path(sys.argv[1]); from comfy_env.comfyui import serializers as s; print(list(s.registered))"
-    done = python("-c", program, PACKS / "rooted" / "serialization.py")
-    assert done.stdout.strip() == "['MESH']", done.stderr
+def test_the_codecs_of_an_older_pack_are_known_in_comfyui(host):
+    code = """
+from comfy_env.comfyui import serializers
+from comfy_env.comfyui.host import host
+from comfy_env.worker.wire.coded import codecs
+host().pool
+answer = [codecs.reads("Mesh", "MESH")([1]).points, serializers.waiting]
+"""
+    assert host.python(code) == [[1], []]
+
+
+def test_the_codecs_of_an_older_pack_are_known_in_its_workers(settings):
+    ((_, home),) = homes(PACKS / "rooted", "legacy_rooted", "nodes")
+
+    def read():
+        from comfy_env.worker.wire.coded import codecs
+
+        return codecs.reads("Mesh", "MESH")([1]).points
+
+    with WorkerPool(settings) as pool:
+        plan = EnvPlan.existing(sys.executable, "rooted")
+        options = CallOptions(callbacks={"comfy_env.state": dict})
+        described = pool.call(plan, "comfy_env.worker.comfy.entry:describe", {"state": "1", "pack": home.order()}, options=options)
+        assert list(described["nodes"]) == ["LegacyRooted"] and pool.call(plan, read) == [1]
+
+
+def test_a_codec_file_that_does_not_load_here_keeps_the_pack(tmp_path, caplog):
+    (tmp_path / "serialization.py").write_text("import meshlib\n")
+    serializers.load(tmp_path / "serialization.py", "pack_that_is_not")
+    assert "cannot be loaded in ComfyUI: ModuleNotFoundError" in caplog.text and "pack_that_is_not.serialization" not in sys.modules
 
 
 @pytest.mark.parametrize("name", ["wrap_nodes", "isolated", "VenvWorker", "IsolatedEnvManager"])

@@ -155,6 +155,25 @@ def test_sources_are_read_as_far_as_they_tell(tmp_path: Path):
     assert len(reading.decode(bee["attributes"]["RETURN_TYPES"])) == 1
 
 
+OPTIONS = '''
+class A:
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"x": ("INT", {"default": 8 * 8, "min": -1, "max": 2**32 - 1, "step": STEP}), "y": ["INT", {"max": 9**9**9}],
+                             "z": ("A,B", {"options": list_them()})}}
+
+
+NODE_CLASS_MAPPINGS = {"A": A}
+'''
+
+
+def test_an_option_that_is_computed_is_left_out_since_core_compares_with_it(tmp_path: Path):
+    (tmp_path / "nodes.py").write_text(OPTIONS)
+    inputs = reading.decode(read_sources(tmp_path).nodes["A"]["input"])["required"]
+    assert inputs["x"] == ("INT", {"default": 64, "min": -1, "max": 2**32 - 1})
+    assert inputs["y"][1] == {} and inputs["z"] == ("A,B", {})
+
+
 # ---------------------------------------------------------------- fingerprints
 
 def test_a_token_changes_with_the_value_and_only_then():

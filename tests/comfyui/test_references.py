@@ -53,6 +53,44 @@ class {prefix}Nested:
 NODE_CLASS_MAPPINGS = {{name: cls for name, cls in list(globals().items()) if name.startswith("{prefix}")}}
 '''
 
+CODED = '''
+from comfy_env import register_serializer
+
+
+class Grid:
+    def __init__(self, cells):
+        self.cells = cells
+
+
+register_serializer("Grid", lambda grid, recurse: {{"cells": recurse(grid.cells)}}, lambda data, recurse: Grid(data["cells"]),
+                    tag="test.grid")
+
+
+class {prefix}Grid:
+    CATEGORY, FUNCTION, RETURN_TYPES = "test", "run", ("TEST_GRID",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {{"required": {{"number": ("INT",)}}}}
+
+    def run(self, number):
+        return (Grid([number, (number, b"x")]),)
+
+
+class {prefix}Cells:
+    CATEGORY, FUNCTION, RETURN_TYPES = "test", "run", ("STRING",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {{"required": {{"grid": ("TEST_GRID",)}}}}
+
+    def run(self, grid):
+        return (f"{{type(grid).__module__.rpartition('custom_nodes')[2]}} {{grid.cells}}",)
+
+
+NODE_CLASS_MAPPINGS = {{name: cls for name, cls in list(globals().items()) if name.startswith("{prefix}")}}
+'''
+
 pytestmark = pytest.mark.shares("thread", "process", "fd", "folder")
 
 
@@ -127,3 +165,28 @@ def test_a_value_in_cores_cache_keeps_its_worker_and_one_that_is_dropped_does_no
     assert "1" in again["cached"] and again["outputs"]["show0"]["text"][0].split()[1] == "4"
     host.run_ok({"s": {"class_type": "HostExec", "inputs": {"code": "import gc; gc.collect()", "number": 1}}})
     assert eventually(lambda: key not in workers(host), seconds=15)
+
+
+# ---------------------------------------------------------------- objects of packs that brought a codec
+
+@pytest.fixture(scope="module")
+def coded(start, packs):
+    return start(packs.isolated("pack_grids", CODED.format(prefix="C")), packs.isolated("pack_cells", CODED.format(prefix="D")))
+
+
+@pytest.mark.parametrize("taker", ["C", "D"])
+def test_an_object_with_a_codec_goes_to_its_own_and_to_another_environment(coded, taker):
+    prompt = {"g": {"class_type": "CGrid", "inputs": {"number": 5}}, "c": {"class_type": f"{taker}Cells", "inputs": {"grid": ["g", 0]}},
+              "s": {"class_type": "HostShow", "inputs": {"value": ["c", 0]}}}
+    pack = {"C": "pack_grids", "D": "pack_cells"}[taker]
+    assert coded.texts(prompt)["s"] == [repr(f"/{pack}.nodes [5, (5, b'x')]")]
+
+
+def test_comfyui_keeps_what_a_codec_wrote_unopened_and_over_its_workers_death(coded):
+    grid = {"g": {"class_type": "CGrid", "inputs": {"number": 6}}}
+    shown = {"s": {"class_type": "HostShow", "inputs": {"value": ["g", 0]}}}
+    assert coded.texts({**grid, **shown})["s"] == ["<sealed Grid (test.grid)>"]
+    coded.python("from comfy_env.comfyui.host import host\n[host().pool.kill(env.plan) for env in host().isolated.values()]")
+    cells = {"c": {"class_type": "CCells", "inputs": {"grid": ["g", 0]}}, "t": {"class_type": "HostShow", "inputs": {"value": ["c", 0]}}}
+    result = coded.run_ok({**grid, **shown, **cells})
+    assert "g" not in result["executed"] and "[6, (6, b'x')]" in result["outputs"]["t"]["text"][0]

@@ -132,6 +132,20 @@ answer = [time.perf_counter() - begun, threading.active_count() - threads, len(p
     assert seconds < 0.2 and (threads, children) == (0, 0)
 
 
+def test_registering_loads_nothing_that_only_a_call_needs(record_property):
+    program = """
+import asyncio, json, logging, sys, time
+begun = time.process_time()
+from comfy_env import register_nodes
+print(json.dumps([time.process_time() - begun, sorted(name for name in sys.modules if name.split(".")[:2] in (
+    ["comfy_env", "pool"], ["comfy_env", "hooks"], ["comfy_env", "transport"], ["comfy_env", "process"]))]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    seconds, loaded = json.loads(done.stdout)
+    record_property("loading what register_nodes needs, ms of processor time", round(1000 * seconds, 1))
+    assert loaded == []
+
+
 def test_object_info_is_complete_and_starts_nothing(unbuilt):
     status, text = unbuilt.request(method="GET", path="/object_info")
     assert status == 200 and {"One", "Takes", "HostShow"} <= set(json.loads(text))
@@ -173,9 +187,49 @@ def test_the_buttons_of_the_status_page_act(routes):
     assert env["worker"]["state"] in ("ready", "busy", "releasing")
     status, text = routes.request(method="POST", path="/comfy-env/release", body={"env": env["key"]})
     assert status == 200 and "still held" in json.loads(text)["done"]
-    assert json.loads(routes.request(method="POST", path="/comfy-env/restart", body={"env": env["key"]})[1])["done"] == "ended"
+    done = json.loads(routes.request(method="POST", path="/comfy-env/restart", body={"env": env["key"]})[1])["done"]
+    assert done.startswith("its worker was ended")
     assert "no such" in json.loads(routes.request(method="POST", path="/comfy-env/restart", body={"env": "x"})[1])["error"]
     assert routes.texts(show(["1", 0], n1=("Kept", {})))["show"] == ["5"]
+
+
+def test_restarting_an_environment_that_was_parked_ends_its_pause(routes):
+    code = """
+import os, signal
+from comfy_env import errors
+from comfy_env.comfyui.host import host
+plan, answer = next(iter(host().isolated.values())).plan, []
+try:
+    for _ in range(5):
+        pid = host().pool.call(plan, "os:getpid")
+        os.kill(pid, signal.SIGKILL)
+except errors.ComfyEnvError as error:
+    answer = type(error).__name__
+"""
+    died = 0
+    while (told := routes.python(code)) != "Parked":
+        died += 1
+        assert died < 10, told
+    env = json.loads(routes.request(method="GET", path="/comfy-env/status", query={"json": "1"})[1])["envs"][0]
+    assert "pause is over" in json.loads(routes.request(method="POST", path="/comfy-env/restart", body={"env": env["key"]})[1])["done"]
+    pid = """
+from comfy_env.comfyui.host import host
+answer = host().pool.call(next(iter(host().isolated.values())).plan, "os:getpid")
+"""
+    assert routes.python(pid) > 0
+
+
+def test_a_request_that_holds_no_json_object_breaks_nothing(routes):
+    assert "no such" in json.loads(routes.request(method="POST", path="/comfy-env/restart", body=[1])[1])["error"]
+    code = """
+import asyncio
+from comfy_env.comfyui import core
+class Request:
+    async def json(self):
+        raise ValueError("Expecting value")
+answer = asyncio.run(core.json_of(Request()))
+"""
+    assert routes.python(code) == {}
 
 
 # ---------------------------------------------------------------- no isolated pack

@@ -13,8 +13,8 @@ from comfy_env.testing.clock import MovableClock
 from tests.contract.worlds import CODE, WORLDS
 
 STAGES = ("stage", "timed")
-SLOW = {"pixi": pytest.mark.slow}
-"""Its workers' lives are the same code's as the venv's: the quick run leaves it out."""
+SLOW = {"pixi": pytest.mark.slow, "venv-zygote": pytest.mark.slow}
+"""Their workers' lives are the same code's as the venv's but for the start: the quick run leaves them out."""
 
 
 def pytest_generate_tests(metafunc):

@@ -1,5 +1,6 @@
 """Five ways not to be born give five different named errors (field cases B01, B10, B23)."""
 
+import sys
 import time
 
 import pytest
@@ -36,6 +37,50 @@ def test_an_interpreter_that_is_missing_is_named(pool, tmp_path):
     plan = EnvPlan.existing(tmp_path / "nowhere" / "python", "missing")
     with pytest.raises(errors.InterpreterMissing, match="nowhere"):
         pool.call(plan, "jobs:pid")
+
+
+def test_an_interpreter_that_cannot_be_executed_is_named(pool, tmp_path):
+    path = script(tmp_path / "plain text", "exit 0\n")
+    path.chmod(0o644)
+    with pytest.raises(errors.InterpreterMissing, match="plain text cannot be executed") as caught:
+        pool.call(EnvPlan.existing(path, "unexecutable"), "jobs:pid")
+    assert caught.value.hint == "name another interpreter in the plan"
+
+
+def test_an_interpreter_that_is_a_folder_is_named(pool, tmp_path):
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    with pytest.raises(errors.InterpreterMissing, match="a folder is a folder and no interpreter"):
+        pool.call(EnvPlan.existing(folder, "folder"), "jobs:pid")
+
+
+PRETENDS = '''
+shift 2
+exec {python} -I -u -c "import sys, runpy
+sys.version_info = (3, 8, 18, 'final', 0); sys.version = '3.8.18 (pretended)'
+del sys.argv[0]
+runpy.run_path(sys.argv[0] + '/__main__.py', run_name='__main__')" "$@"
+'''
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    (PRETENDS.format(python=sys.executable), "workers need Python 3.9 or newer, .* is Python 3.8.18"),
+    ("echo 'Unknown option: -I' >&2\nexit 2\n", "workers need Python 3.9 or newer, .*/old is one that does not know"),
+], ids=["3.8", "2.7"])
+def test_an_interpreter_too_old_for_a_worker_is_named_and_shows_no_traceback(pool, tmp_path, text, told):
+    with pytest.raises(errors.DiedBeforeJoining, match=told) as caught:
+        pool.call(EnvPlan.existing(script(tmp_path / "old", text), "old"), "jobs:pid")
+    assert "Traceback" not in str(caught.value)
+    assert caught.value.hint == "name another interpreter in the plan"
+
+
+def test_a_hint_that_is_a_sentence_is_not_told_to_be_run(pool, tmp_path):
+    with pytest.raises(errors.InterpreterMissing) as caught:
+        pool.call(EnvPlan.existing(tmp_path / "nowhere", "missing"), "jobs:pid")
+    assert "run:" not in str(caught.value)
+    with pytest.raises(errors.EnvNotBuilt) as told:
+        pool.call(EnvPlan(key="unbuilt", dependencies=("six",)), "jobs:pid")
+    assert not told.value.hint.startswith("run: WorkerPool")
 
 
 def test_an_environment_that_is_not_built_names_the_command(pool):

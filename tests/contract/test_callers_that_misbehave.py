@@ -1,5 +1,6 @@
 """A caller's own trouble costs its call and nothing else."""
 
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from comfy_env import CallOptions, EnvPlan, WorkerPool, errors
+from comfy_env.pool import lanes, tickets
+from comfy_env.pool import pool as pools
+from comfy_env.testing.stage import LIMIT
+from tests.contract.worlds import over
 
 SOON = CallOptions(wait=20)
 
@@ -40,6 +45,46 @@ def test_callers_that_leave_with_ctrl_c_do_not_park_the_environment(pool, plan):
         with pytest.raises(KeyboardInterrupt):
             pool.call(plan, "jobs:call_back", "leave", options=CallOptions(callbacks={"leave": leave}))
     assert pool.call(plan, "jobs:add", 1, 1, options=SOON) == 2
+
+
+LINES = {module.__file__ for module in (pools, lanes, tickets)}
+
+
+class Tear:
+    """Raises Ctrl-C at the nth line of this project's that the calling thread comes to."""
+
+    def __init__(self, nth):
+        self.left = nth
+        self.torn = False
+
+    def __call__(self, frame, event, argument):
+        if frame.f_code.co_filename not in LINES:
+            return None
+        if event == "line":
+            self.left -= 1
+            if not self.left:
+                self.torn = True
+                raise KeyboardInterrupt
+        return self
+
+
+@over("scripted")
+def test_ctrl_c_at_any_line_of_a_call_costs_that_call_and_leaves_the_environment_to_the_next(stage, eventually):
+    nth = torn = 0
+    while True:
+        nth, tear, before = nth + 1, Tear(nth + 1), sys.gettrace()
+        sys.settrace(tear)
+        try:
+            stage.pool.call(stage.plan, "contract_probe:add", 1, 1)
+        except KeyboardInterrupt:
+            torn += 1
+        finally:
+            sys.settrace(before)
+        if not tear.torn:
+            break
+        assert stage.pool.call(stage.plan, "contract_probe:add", nth, 1, options=CallOptions(wait=LIMIT)) == nth + 1, nth
+        eventually(lambda: not stage.seat.tickets, what="nothing is left of the call, so another plan could be adopted")
+    assert torn > 30, torn
 
 
 def test_everybody_who_closes_a_pool_waits_until_its_workers_are_gone(settings, make_plan):

@@ -102,6 +102,26 @@ def test_a_release_that_fails_says_so_and_does_not_show_an_older_receipt(stage):
     assert stage.record.generation == 1
 
 
+@over("scripted")
+def test_a_release_asked_for_beside_another_one_costs_that_one_no_receipt(stage, monkeypatch):
+    """The second is under way by the time the first looks at its receipt."""
+    stage.serve()
+    real, gate, reached, others = stage.seat.wait_for, threading.Event(), threading.Event(), []
+
+    def waited(holds, seconds):
+        came = real(holds, seconds)
+        if not others:
+            stage.spy.before["release"] = lambda process: reached.set() or gate.wait(LIMIT)
+            others.append(stage.on_a_thread(stage.pool.release, stage.plan))
+            assert reached.wait(LIMIT)
+        return came
+
+    monkeypatch.setattr(stage.seat, "wait_for", waited)
+    assert stage.pool.release(stage.plan) is not None
+    gate.set()
+    assert others[0].result(LIMIT) is not None
+
+
 def test_a_worker_that_is_being_born_is_asked_for_nothing(stage, eventually):
     gate = threading.Event()
     stage.spy.before["verify"] = lambda process: gate.wait(LIMIT)

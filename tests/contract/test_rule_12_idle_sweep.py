@@ -109,6 +109,16 @@ def test_the_sweep_can_be_turned_off(timed):
     assert releases(timed) == 0 and timed.record.held == 1000
 
 
+def test_the_pool_looks_by_itself_releases_an_idle_worker_and_ends_it_later(stage, eventually):
+    """Nobody ticks here: rules 12 and 13 as a user meets them."""
+    stage.limited(idle_release=0.2, idle_reap=0.5)
+    stage.serve()
+    eventually(lambda: stage.spy.told.count("release") == 1, what="it was asked to release")
+    eventually(stage.settled, what="it was ended")
+    assert any("it was idle and held nothing" in line for line in stage.pool.story(stage.plan))
+    assert stage.call("add", 1, 1) == 2
+
+
 def test_a_memory_port_that_raises_keeps_no_limit_from_being_judged(timed, eventually):
     timed.worker_grows(1000)
     timed.memory.tight = lambda device: {}["no such card"]

@@ -1,5 +1,6 @@
 """Rule 18: crash or limit, clean stop, host killed (worker idle or computing), sweep, reaper: each leaves nothing behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -186,6 +187,25 @@ def test_the_next_start_sweeps_what_a_killed_host_left_and_no_more(tmp_path, eve
 
 
 # ---------------------------------------------------------------- a forked child of the host
+
+@over("venv", "venv-zygote")
+def test_a_child_that_the_host_forks_while_a_worker_is_being_born_does_not_keep_it_alive(stage):
+    """Its copy of the lifeline is closed from the first moment on, not only once the worker was started."""
+    kept = []
+
+    def fork(launch):
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(OSError):
+                os.fstat(launch.endpoint.lifeline_write)
+                os._exit(1)
+            os._exit(0)
+        kept.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    stage.spy.before["spawn"] = fork
+    stage.serve()
+    assert kept == [0]
+
 
 @over(*REAL)
 def test_a_forked_child_of_the_host_neither_uses_nor_ends_its_parents_workers(stage):

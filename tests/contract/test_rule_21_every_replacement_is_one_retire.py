@@ -76,10 +76,10 @@ def test_a_worker_that_is_being_ended_holds_nothing_any_more(timed):
 
 
 def test_kills_are_asked_for_in_one_place_only():
-    """Besides `retire` only the second try at a worker that would not die asks for a kill."""
+    """A row that was given up is struck in one place; besides, only the second try at a worker that would not die asks for a kill."""
     found = []
     for path in sorted(Path(comfy_env.lifecycle.__file__).parent.glob("*.py")):
         for function in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)):
             calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
             found += [f"{path.stem}.{function.name}" for node in calls if node.func.id == "Kill"]
-    assert found == ["endings.retire", "endings.kill_again"]
+    assert found == ["endings.strike", "endings.kill_again"]

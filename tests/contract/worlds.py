@@ -14,6 +14,7 @@ from typing import Any
 from comfy_env.backends.inprocess import InProcessBackend
 from comfy_env.backends.pixi import PixiBackend
 from comfy_env.backends.venv import VenvBackend
+from comfy_env.envs import preloads
 from comfy_env.settings import Settings
 from comfy_env.testing.audit import wait_until
 from comfy_env.testing.clock import MovableClock
@@ -21,6 +22,7 @@ from comfy_env.testing.fakes import FakeMemory, FakePrompt, FakeShelf
 from comfy_env.testing.scripted import HOLD, Dies, ScriptedBackend
 from comfy_env.testing.stage import LIMIT, PROBE, Stage
 from comfy_env.values import CallOptions, EnvPlan, ExitStatus
+from tests.made_envs import lay_out, make_venv
 
 CODE = Path(__file__).parents[1] / "code"
 
@@ -83,6 +85,23 @@ class Play(Stage):
     def worker_grows(self, held: int) -> None:
         """Let the next answer tell that the worker holds so many bytes."""
         self.run("jobs:hold_bytes", held)
+
+
+class ForkedPlay(Play):
+    """The same over an environment whose zygote forks every worker, from the first on."""
+
+    def __init__(self, backend: Any, plan: EnvPlan, folder: Path, settings: Settings, clock: MovableClock | None) -> None:
+        super().__init__(backend, plan, folder, settings, clock)
+        self._lay_out(self.plan)
+
+    def other(self, key: str) -> EnvPlan:
+        plan = super().other(key)
+        self._lay_out(plan)
+        return plan
+
+    def _lay_out(self, plan: EnvPlan) -> None:
+        if not preloads.folder_of(plan, self.pool.settings):
+            lay_out(self.backend, plan, self.pool.settings, VENVS["contract"], imports=["PIL"])
 
 
 class ScriptedPlay(Play):
@@ -160,13 +179,25 @@ def _pixi(settings: Settings, place: Path) -> tuple[Any, EnvPlan]:
     return PixiBackend(settings), EnvPlan("contract", backend="pixi", root=project, import_roots=(CODE,))
 
 
+VENVS: dict[str, Path] = {}
+"""The virtual environment that every forked world uses, made once."""
+
+
+def _venv_zygote(settings: Settings, place: Path) -> tuple[Any, EnvPlan]:
+    if not (place / "zygote").exists():
+        (place / "zygote").mkdir()
+        VENVS["contract"] = make_venv(place / "zygote")
+    return VenvBackend(settings), EnvPlan("contract", import_roots=(CODE,))
+
+
 WORLDS = {world.name: world for world in (
     World("scripted", ScriptedBackend.capabilities, _scripted, ScriptedPlay),
     World("in-process", InProcessBackend.capabilities, _in_process),
     World("venv", VenvBackend.capabilities, _venv),
     World("pixi", PixiBackend.capabilities, _pixi),
+    World("venv-zygote", VenvBackend.capabilities, _venv_zygote, ForkedPlay),
 )}
-REAL = ("venv", "pixi")
+REAL = ("venv", "pixi", "venv-zygote")
 
 
 def stop(pid: int) -> None:

@@ -106,12 +106,22 @@ def test_a_silent_tool_is_reported_at_least_every_ten_seconds(tmp_path):
     assert [step.text for step in steps if "so far" in step.text] and {step.key for step in steps} == {"k"}
 
 
+def test_the_log_of_a_build_is_its_users_alone_also_where_an_older_one_was_not(tmp_path):
+    log = tmp_path / "log"
+    log.touch(0o644)
+    log.chmod(0o644)
+    for path in (log, tmp_path / "new"):
+        with Journal("k", path, lambda step: None) as journal:
+            journal.note("a line")
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_failure_names_the_log_and_the_last_lines_and_keeps_secrets_out_of_both(tmp_path):
     steps, log = [], tmp_path / "deep" / "log"
     code = "import sys; [print('line', n) for n in range(100)]; print('at https://u:hunter22@h/ and hunter22 alone'); sys.exit(7)"
     with pytest.raises(BuildFailed) as caught, Journal("k", log, steps.append) as journal:
         journal.secrets = ("hunter22",)
-        journal.run("installing", python(code), {}, tmp_path, "wheels only")
+        journal.run("installing", python(code), {}, tmp_path, lambda lines: "wheels only")
     error = caught.value
     assert "exited with status 7" in error.message and str(log) in error.hint and "wheels only" in error.hint
     assert len(error.output) == 40 and error.output[-2] == "line 99"

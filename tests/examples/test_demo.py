@@ -30,6 +30,7 @@ def demo(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    run.variables = variables
     return run
 
 
@@ -44,6 +45,11 @@ def test_the_demo_shows_what_it_says_and_starts_warm_the_second_time(demo, tmp_p
     assert len({row[3] for row in rows}) == 2
     assert "in two major versions at once, each from its own environment" in first
     assert (tmp_path / "out" / "two_worlds_00001.png").read_bytes().startswith(b"\x89PNG")
+    assert not re.search(r"[0-9a-f]{40}", first), "digests tell a newcomer nothing"
+    assert "generation 1: started" in first and f"comfy-env story {rows[7][3]}" in first
+    command = [sys.executable, "-m", "comfy_env.cli", "status", str(EXAMPLES)]
+    status = subprocess.run(command, env=demo.variables, capture_output=True, text=True, timeout=60)
+    assert (status.returncode, status.stdout.count(" ready ")) == (0, 2), status.stdout
     again = demo("--no-kill")
     assert again.count("ready in") == 2 and "was killed" not in again
     assert (tmp_path / "out" / "two_worlds_00002.png").is_file()

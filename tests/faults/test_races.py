@@ -229,6 +229,10 @@ class StandIns(FakeShelf):
         super().__init__()
         self.models = ["first", "second", "third"]
 
+    def drop_quarantine(self, env: str) -> None:
+        super().drop_quarantine(env)
+        self.models.clear()
+
 
 @pytest.mark.row("F19")
 def test_a_worker_replaced_in_the_middle_of_a_walk_over_its_stand_ins_keeps_the_list(make_ward, fired):
@@ -247,7 +251,7 @@ def test_a_worker_replaced_in_the_middle_of_a_walk_over_its_stand_ins_keeps_the_
             ward.pool.release(plan)
         assert ward.call(plan, "echo", model) == model
     fired(ward.fired())
-    assert walked == shelf.models and ward.pool.record(plan).generation == 2
+    assert walked == shelf.models == ["first", "second", "third"] and ward.pool.record(plan).generation == 2
     assert shelf.told == [("quarantine", "a", 1)]
     seat.post(events.StandInsRegistered())
-    assert shelf.told[1:] == [("drop", "a")]
+    assert shelf.told[1:] == [("drop", "a")] and shelf.models == []

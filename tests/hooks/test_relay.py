@@ -1,5 +1,6 @@
 """The relay: one backend is asked, and no answer's type is trusted."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -48,6 +49,26 @@ def test_an_exception_of_a_hook_arrives_as_a_backend_error_with_its_cause(verb):
     with pytest.raises(BackendError, match=f"backend 'plain': {verb} raised ZeroDivisionError: oops") as caught:
         ask(Relay("plain", Plain(**{verb: problem})), verb)
     assert caught.value.__cause__ is problem
+
+
+class Own(BaseException):
+    """No Exception."""
+
+
+@pytest.mark.parametrize("problem", [SystemExit("enough"), KeyboardInterrupt("enough"), GeneratorExit("enough"), Own("enough")],
+                         ids=lambda problem: type(problem).__name__)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_hook_that_raises_no_exception_but_something_wider_is_told_the_same_way(verb, problem):
+    with ThreadPoolExecutor(1) as thread:
+        told = thread.submit(ask, Relay("plain", Plain(**{verb: problem})), verb).exception(20)
+    assert isinstance(told, BackendError) and told.__cause__ is problem
+    assert told.message == f"backend 'plain': {verb} raised {type(problem).__name__}: enough"
+
+
+@pytest.mark.parametrize("problem", [SystemExit, KeyboardInterrupt])
+def test_what_a_signals_handler_raises_on_the_main_thread_passes_through(problem):
+    with pytest.raises(problem):
+        ask(Relay("plain", Plain(spawn=problem())), "spawn")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 from comfy_env import EnvPlan, WorkerPool
+from comfy_env.cli.parser import build_parser
 from comfy_env.hooks import Registry
 
 from .tree import ROOT
@@ -48,3 +50,25 @@ def test_the_keys_of_the_table_are_all_in_the_guide():
 
     text = (GUIDES / "author-a-pack.md").read_text(encoding="utf-8")
     assert [key for key in CHECKS if f"`{key}`" not in text] == []
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
+
+
+def commands(page: Path) -> list[str]:
+    """Return each command line of ours in a page's shell blocks."""
+    lines = [line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if re.match(r"(\S*/)?comfy-env ", line)]
+
+
+@pytest.mark.parametrize(("page", "line"), [(page.name, line) for page in PAGES for line in commands(page)])
+def test_a_command_in_the_documents_is_one(page: str, line: str):
+    words = shlex.split(line, comments=True)[1:]
+    assert callable(build_parser().parse_args([word for word in words if word != "…"]).act)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_in_the_documents_leads_somewhere(page: Path):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    links = [link for link in re.findall(r"\]\(([^)#\s]*)(?:#[^)]*)?\)", text) if link and "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []

@@ -4,6 +4,7 @@ import pytest
 
 from comfy_env.lifecycle import effects as f
 from comfy_env.lifecycle import events as e
+from comfy_env.lifecycle.brief import tail
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.record import State, WorkerRecord
 from comfy_env.testing.lifecycle_world import old_news
@@ -156,6 +157,64 @@ def test_births_that_fail_park_like_deaths():
         life.want()
         life.news(e.SpawnFailed, Outcome(Kind.SPAWN_FAILED))
     assert life.state is State.PARKED
+
+
+# ---- a crash that is told before the exit
+
+def test_a_told_crash_is_answered_at_once_and_its_kill_waits_for_the_exit():
+    life = Life()
+    ticket = life.busy()
+    assert life.news(e.CrashTold, SEGFAULT, "deep").kinds() == [f.Settle]
+    told = life.settled[ticket]
+    assert (told.kind, told.status, told.stack) == (Kind.CRASHED, SEGFAULT, "deep") and life.state is State.CLOSING
+    life.want()
+    assert life.effects == ()
+    life.dies(SEGFAULT).killed_for(Reason.CRASHED)
+    assert life.env.row.status == SEGFAULT and len(life.env.ledger.deaths) == 1
+    assert life.gone(SEGFAULT).effects == (f.Spawn(2),)
+
+
+def test_a_told_crash_whose_exit_does_not_come_is_killed_after_a_kills_time():
+    life = Life(kill=2)
+    life.busy()
+    life.news(e.CrashTold, SEGFAULT)
+    assert life.due == life.now + 2
+    life.tick_when_due().killed_for(Reason.CRASHED)
+
+
+def test_the_exit_of_a_told_crash_is_not_waited_for_once_a_kill_is_asked_for():
+    life = Life()
+    life.busy()
+    life.news(e.CrashTold, SEGFAULT)
+    assert life.post(e.KillWanted(Reason.ASKED)).kinds() == [f.Kill]
+
+
+def test_a_crash_told_twice_or_after_the_exit_changes_nothing():
+    for first in (lambda life: life.news(e.CrashTold, SEGFAULT), lambda life: life.dies(SEGFAULT)):
+        life = Life()
+        life.busy()
+        first(life)
+        before = life.env
+        assert life.news(e.CrashTold, SEGFAULT, "again").effects == () and life.env == before
+
+
+@pytest.mark.parametrize(("proving", "kind"), [(False, Kind.DIED_BEFORE_JOINING), (True, Kind.CRASHED)])
+def test_a_crash_that_is_told_in_a_birth_answers_everybody_who_waits(proving, kind):
+    life = Life()
+    tickets = [life.want(), life.want()]
+    life.news(e.Spawned, 101)
+    if proving:
+        life.news(e.LanesOpen)
+    life.news(e.CrashTold, SEGFAULT, "deep")
+    assert [(life.settled[ticket].kind, life.settled[ticket].stack) for ticket in tickets] == [(kind, "deep")] * 2
+
+
+def test_a_told_crash_is_in_what_an_error_tells_of_its_worker():
+    life = Life()
+    life.busy()
+    life.news(e.CrashTold, SEGFAULT, "deep")
+    assert tail(life.env.ledger.story, life.now)[-1].endswith("ended by signal 11 (SIGSEGV)")
+    assert "deep" not in "".join(line.text for line in life.env.ledger.story.lines)
 
 
 # ---- wedged

@@ -46,6 +46,12 @@ def test_every_key_arrives_in_the_plan(pack):
     assert (plan.root, plan.source) == (folder.resolve(), f"{folder}/pyproject.toml:4")
 
 
+@pytest.mark.parametrize(("written", "zygote"), [("false", 0), ("true", 1), ("2", 2)])
+def test_an_environment_may_opt_out_of_its_zygote(pack, written, zygote):
+    (plan,) = EnvPlan.from_pack(pack(f"[tool.comfy-env]\nlimits = {{ zygote = {written} }}\n"))
+    assert plan.limits == (("zygote", zygote),)
+
+
 def test_an_empty_table_is_one_environment_of_defaults(pack):
     (plan,) = EnvPlan.from_pack(pack("[tool.comfy-env]\n"))
     assert (plan.backend, plan.dependencies, plan.torch, plan.python) == ("venv", (), "none", None)
@@ -57,6 +63,13 @@ def test_several_environments_have_several_keys(pack):
     )
     assert [plan.python for plan in plans] == ["3.9", "3.13"]
     assert plans[0].key.startswith("p-old-") and plans[1].key.startswith("p-new-")
+
+
+def test_an_environments_name_with_an_escape_is_refused_with_file_and_line(pack):
+    folder = pack('[tool.comfy-env.envs."a\\u001b[31m"]\npython = "3.10"\n')
+    with pytest.raises(PlanError, match=r"pyproject.toml:1.*cannot be an environment's name") as caught:
+        EnvPlan.from_pack(folder)
+    assert "\x1b" not in str(caught.value)
 
 
 def test_a_platform_overrides_the_general_values_and_the_narrow_one_wins(pack):
@@ -90,9 +103,17 @@ WRONG = {
     'secrets = ["HF TOKEN"]': (5, "not the name", ""),
     "limits = { brith = 3 }": (5, "unknown limit", "did you mean 'birth'"),
     "limits = { birth = -1 }": (5, "must be a number from", ""),
+    "limits = { birth = true }": (5, "must be a number from", ""),
+    "limits = { zygote = 3 }": (5, "must be a number from 0 to 2", ""),
     "comfy = 1": (5, "true or false", ""),
     "conda = { chanels = [] }": (5, "unknown key 'chanels'", "channels"),
     'conda = { dependencies = ["../x"] }': (5, "path", ""),
+    'conda = { channels = ["/srv/channel"] }': (5, "path", "file:///folder"),
+    'conda = { channels = ["file:channel"] }': (5, "the channel 'file:channel' is refused", "file:///folder"),
+    'conda = { channels = ["file://host/channel"] }': (5, "the channel 'file://host/channel' is refused", "file:///folder"),
+    'conda = { channels = ["http://h/channel"] }': (5, "the channel 'http://h/channel' is refused", "https URL"),
+    'conda = { channels = ["https://u:p4ssword@h/"] }': (5, "the channel", "keyring"),
+    'conda = { dependencies = ["file:///srv/x::y"] }': (5, "is refused", ""),
     'fallback = "inprocess"': (5, "must be one of", "in-process"),
     'api = "one"': (5, "not an API level", ">=1"),
     "\n[tool.comfy-env.platform.linus]": (6, "unknown platform", "did you mean 'linux'"),
@@ -110,6 +131,11 @@ def test_a_mistake_is_told_with_file_line_and_what_was_meant(pack, text):
     assert f"{folder}/pyproject.toml:{line}: " in caught.value.message
     assert what in caught.value.message and hint in caught.value.hint
     assert "p4ssword" not in str(caught.value)
+
+
+def test_a_channel_in_a_folder_of_this_machine_is_named_by_its_url(pack):
+    folder = pack('[tool.comfy-env]\nconda = { channels = ["file:///srv/my%20channel"], dependencies = ["x"] }\n')
+    assert EnvPlan.from_pack(folder)[0].conda.channels == ("file:///srv/my%20channel",)
 
 
 def test_text_that_is_not_toml_is_told_with_its_line(pack):

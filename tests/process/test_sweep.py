@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -187,6 +188,22 @@ def test_a_lock_holder_without_the_nonces_lives(runtime, dead):
     assert running(pid) and "does not carry" in report.skipped[0][1] and folder.is_dir()
 
 
+def test_a_lock_holder_that_still_carries_the_zygote_its_record_names_is_ended(runtime, dead):
+    zygote = secrets.token_hex(16)
+    folder, record = dead.worker(zygote=zygote)
+    [child] = dead.play(holder(folder), 1, replace(record, nonce=zygote))
+    dead.started(folder, child)
+    report = sweep.sweep(runtime)
+    assert report.killed == [child] and not running(child) and not folder.exists()
+
+
+def test_a_lock_holder_that_carries_a_zygote_its_record_does_not_name_lives(runtime, dead):
+    folder, record = dead.worker(zygote=secrets.token_hex(16))
+    [child] = dead.play(holder(folder), 1, replace(record, nonce=secrets.token_hex(16)))
+    dead.started(folder, child)
+    assert sweep.sweep(runtime).killed == [] and running(child)
+
+
 def test_a_worker_that_is_just_ending_still_holds_its_lock_and_is_waited_for(runtime, dead, monkeypatch):
     folder, _ = dead.worker()
     dead.play(holder(folder), 1)   # without the nonces, as a process that is ending has no environment any more
@@ -221,6 +238,24 @@ def test_a_record_that_is_a_link_is_not_followed(runtime, dead, tmp_path):
     (folder / records.NAME).symlink_to(tmp_path / "elsewhere")
     report = sweep.sweep(runtime)
     assert "cannot be opened" in report.skipped[0][1] and (tmp_path / "elsewhere").exists()
+
+
+OTHERS = {"pipe": os.mkfifo, "folder": os.mkdir, "socket": lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)}
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("where", ["record", "journal", "host lock"])
+def test_what_is_no_regular_file_is_never_opened_and_the_sweep_goes_on(runtime, dead, where, make):
+    folder, _ = dead.worker()
+    path = {"record": folder / records.NAME, "journal": dead.folder / "journal.json", "host lock": dead.lock}[where]
+    path.unlink(missing_ok=True)
+    make(path)
+    other = DeadHost(runtime)
+    other.worker()
+    report = sweep.sweep(runtime)
+    assert not other.folder.exists()
+    assert dead.folder.exists() is (where != "journal")
+    assert where != "record" or "no regular file" in dict(report.skipped)[folder]
 
 
 def test_folders_of_workers_that_never_started_and_locks_that_never_got_a_name_are_litter(runtime, dead):

@@ -41,6 +41,15 @@ GOLDEN = {
     # secrets
     "HF_TOKEN": ("s", None), "AWS_ACCESS_KEY_ID": ("s", None), "AWS_REGION": ("eu", None), "GITHUB_TOKEN": ("s", None),
     "COMFY_API_KEY": ("s", None), "API_KEY_COMFY_ORG": ("s", None), "OPENAI_API_KEY": ("s", None), "CIVITAI_API_TOKEN": ("s", None),
+    "PGPASSWORD": ("s", None), "DB_PASS": ("s", None), "GITHUBTOKEN": ("s", None), "SMTP_PWD": ("s", None), "DBPWD": ("s", None),
+    "MyApiKey": ("s", None), "SSHPASS": ("s", None), "REGISTRY_AUTH_BEARER": ("s", None),
+    "BROKER": ("amqp://guest:s3cret@mq:5672/", None), "MIRRORS": ("https://a/ https://u:s3cret@b/simple", None),
+    "PIP_INDEX_URL": ("https://u:s3cret@index/simple", None), "all_proxy": ("socks5://u:p@proxy", SAME),
+    # names and values that only look like secrets
+    "PASSAGE": ("free", SAME), "COMPASS": ("north", SAME), "BYPASS": ("1", SAME), "OLDPWD": ("/home/u", SAME), "TOKENIZER": ("bpe", SAME),
+    "KEYBOARD": ("de", SAME), "SECRETARY": ("ann", SAME), "MODEL_URL": ("https://host:8443/a@b", SAME),
+    "GIT_URL": ("ssh://git@host/x", SAME),
+    "MIRROR": ("http://host:80/p?to=u:p@x", SAME), "AUTHOR": ("ann", SAME),
     "DB_PASSWORD": ("s", None), "MYSQL_PWD": ("s", None), "SSH_AUTH_SOCK": ("/s", None), "GOOGLE_APPLICATION_CREDENTIALS": ("/s", None),
 }
 PLAN = EnvPlan(key="pack-a")

@@ -50,6 +50,17 @@ def test_a_pack_is_imported_once_however_often_and_by_whatever_path_it_is_named(
         del builtins.comfy_env_test_imports
 
 
+WITH_REGISTER = "from comfy_env import register_nodes\n\nNODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS = register_nodes()\n"
+
+
+def test_a_pack_with_the_two_lines_of_the_guide_gives_its_own_classes(pack):
+    """`register_nodes()` gives stand-ins in ComfyUI alone; in a worker of the runner it gives the classes themselves."""
+    root = pack("two-lines", PLAIN + "NODE_CLASS_MAPPINGS = {'Node': Node}\n", start=WITH_REGISTER).root
+    (root / "pyproject.toml").write_text('[project]\nname = "two-lines"\nversion = "1"\n[tool.comfy-env]\ndependencies = ["numpy<1"]\n')
+    assert list(nodes.describe(str(root))["nodes"]) == ["Node"]
+    assert nodes.execute(str(root), "Node", "1", {}) == (5,)
+
+
 def test_a_pack_has_the_module_name_comfyui_gives_it(pack):
     root = pack("my.pack", PLAIN).root
     nodes.describe(str(root))

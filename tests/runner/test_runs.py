@@ -122,8 +122,8 @@ def test_a_coroutine_function_is_awaited(pack, pool):
 
 
 @pytest.mark.parametrize(("what", "words"), [
-    ("none", "returned NoneType, not a tuple"), ("number", "returned int, not a tuple"),
-    ("short", "returned 1 values for its 2 outputs"), ("graph", "graph to expand"),
+    ("none", "returned None, not a tuple"), ("number", "returned 5, not a tuple"),
+    ("short", "returned 1 value for its 2 outputs"), ("graph", "graph to expand"),
 ])
 def test_an_answer_that_is_none_of_a_v1_nodes_fails_by_name(pack, pool, what, words):
     report = Runner(pool, [pack(nodes=HIDDEN)]).run(workflow(n1=("Bare", {"what": what})))

@@ -145,3 +145,11 @@ def test_an_image_crosses_from_worker_to_worker_as_it_is(pack, pool):
     report = Runner(pool, [first, second]).run(workflow(n1=("Make", {}), n2=("Flip", {"image": ["1", 0]})))
     assert report.ok, report.errors
     assert numpy.allclose(numpy.asarray(report.outputs["2"][0][0]), 1 - numpy.asarray(report.outputs["1"][0][0]))
+
+
+def test_a_pack_with_the_two_lines_of_the_guide_runs_in_every_python(pack, pool, interpreters):
+    start = "from comfy_env import register_nodes\n\nNODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS = register_nodes()\n"
+    nodes = NODES + "NODE_CLASS_MAPPINGS = {'Show': Show}\n"
+    for minor, python in interpreters.items():
+        plan = pack(f"two-lines-{minor}", nodes, start, interpreter=python)
+        assert Runner(pool, [plan]).run(workflow(n1=("Show", {"value": 7}))).outputs["1"] == [[7]]

@@ -26,7 +26,10 @@ class TestWrong(BackendContract):
 FAULTS = {
     "claims a process of its own": ('capabilities = frozenset({"own_process"})', "test_its_worker_is_a_process_of_its_own"),
     "claims dependencies of its own": ('capabilities = frozenset({"own_dependencies"})', "test_what_a_worker_imports_is_not_imported_here"),
-    "claims what nobody can keep": ('capabilities = frozenset({"zero_copy_gpu"})', "test_its_capabilities_are_known_and_can_be_kept"),
+    "claims to share devices with itself": (
+        'capabilities = frozenset({"zero_copy_gpu"})', "test_memory_of_devices_can_be_lent_over_its_lane"),
+    "claims to be forkable": (
+        'capabilities = frozenset({"own_process", "forkable"})', "test_what_it_would_start_is_offered_to_the_launchs_forker_first"),
     "claims to kill what it cannot": ('capabilities = frozenset({"killable"})', "test_a_kill_in_mid_call_fails_it_by_name"),
     "raises when it kills twice": (
         "@hookimpl\n    def comfy_env_kill(self, process):\n"

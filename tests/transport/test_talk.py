@@ -71,12 +71,35 @@ def test_a_callback_runs_on_the_asking_thread_and_its_result_returns(worker):
 
 @pytest.mark.parametrize(("function", "told"), [
     (lambda: 1 / 0, ["builtins.ZeroDivisionError", "division by zero"]),
-    (lambda: memoryview(b""), ["builtins.EncodeRefused", "value is of type builtins.memoryview"]),
+    (lambda: memoryview(b""), ["comfy_env.errors.EncodeRefused", "value is of type builtins.memoryview"]),
 ])
 def test_a_callback_that_fails_raises_in_the_worker_and_the_call_goes_on(worker, function, told):
     type_name, text = worker.value("wire_pack:ask_and_catch", "f", callbacks={"f": function})
     assert type_name == told[0]
     assert text.startswith(told[1])
+
+
+def test_a_callback_that_fails_keeps_its_type_its_text_and_the_hosts_traceback(worker):
+    def stumbles():
+        raise KeyError("the host's own words")
+
+    answer = worker.call("wire_pack:ask", "f", callbacks={"f": stumbles})
+    assert answer.error.text == "KeyError: \"the host's own words\""
+    name, trace = worker.value("wire_pack:ask_and_keep_the_trace", "f", callbacks={"f": stumbles})
+    assert name == "builtins.KeyError"
+    assert "in stumbles" in trace and "the host's own words" in trace
+
+
+def test_a_callback_whose_error_cannot_be_written_costs_no_worker(worker):
+    class Mute(Exception):
+        def __str__(self):
+            raise ZeroDivisionError
+
+    def stumbles():
+        raise Mute
+
+    name, text = worker.value("wire_pack:ask_and_catch", "f", callbacks={"f": stumbles})
+    assert name.endswith("Mute") and "cannot be had" in text
 
 
 def test_a_callback_nobody_offers_raises_in_the_worker_by_name(worker):

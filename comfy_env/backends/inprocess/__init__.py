@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import socket
+import sys
+from pathlib import Path
 from typing import Any
 
 from comfy_env.backends.inprocess.roots import Roots
 from comfy_env.backends.inprocess.thread import GuestThread
+from comfy_env.backends.inprocess.unmet import unmet
 from comfy_env.hooks import hookimpl
 from comfy_env.transport import commands
 from comfy_env.transport.handshake import join
-from comfy_env.values import Canary, Killed, Lanes, Launch, Process, Proof, Released, Want
+from comfy_env.values import Canary, EnvPlan, EnvState, EnvStatus, Killed, Lanes, Launch, Process, Proof, Released, Want
 
 KILL_SECONDS = 1.0
 """How long a kill waits for the loop to end; the lane is gone at once, only running Python code takes time."""
@@ -50,6 +54,15 @@ class InProcessBackend:
     @hookimpl
     def comfy_env_release(self, process: Process, lanes: Lanes, want: Want) -> Released:
         return commands.release(process, lanes, want)
+
+    @hookimpl
+    def comfy_env_inspect(self, plan: EnvPlan, probe: bool) -> EnvState:
+        """Say what the plan asks for and this Python does not have: a thread cannot have it either."""
+        trouble = unmet(plan)
+        if trouble:
+            reason = f"it would run in this very Python: {trouble}"
+            return EnvState(plan.key, EnvStatus.BROKEN, reason=reason, fix='set backend = "venv" in the plan, or install it here')
+        return EnvState(plan.key, EnvStatus.READY, Path(sys.executable), versions=(("python", platform.python_version()),))
 
     @hookimpl
     def comfy_env_kill(self, process: GuestThread, reason: str, replaced: bool) -> Killed:

@@ -45,7 +45,7 @@ class VenvBackend(ProvisioningBackend):
     def changes(self, plan: EnvPlan, settings: Settings) -> Changes:
         installer = installers.choose(plan, settings)
         found, tried = interpreters.find(plan)
-        wish = host_torch.wishes(plan, settings)[-1]
+        wish = host_torch.likely(host_torch.wishes(plan, settings))
         if found is None:
             if not installer.downloads:
                 raise interpreters.missing(plan, tried)

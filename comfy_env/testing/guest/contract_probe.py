@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -82,6 +83,15 @@ def hold_native(folder):
         return hold(folder)
     except BaseException:  # the interrupt, whatever its class: this function is one that will not be interrupted
         return hold(folder)
+
+
+def large(size):
+    """Return bytes that are not part of the message."""
+    return pickle.PickleBuffer(bytearray(size))
+
+
+def length(value):
+    return len(value)
 
 
 def with_child():

@@ -38,6 +38,8 @@ class Census:
 
     def models(self) -> list[dict[str, Any]]:
         """Return what is told of each model: name, class, bytes, bytes loaded, device."""
+        if not self.loose and not self._loaded():
+            return []
         listed = [self._listed(one) for one in self._loaded() if one.model is not None]
         known = {id(one.model.model) for one in self._loaded() if one.model is not None}
         return listed + [self._loose(module) for module in list(self.loose) if id(module) not in known and _size(module)]

@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import callback
 from ..node_packs import finished
+from ..wire import coded
 from . import describe as describing
 from . import hidden, questions, results, tasks, twins, where
 from .census import census
@@ -47,7 +48,7 @@ def begin(order: dict[str, Any]) -> dict[str, Any]:
     call, twin = _function(pack, cls, order)
 
     async def work() -> dict[str, Any]:
-        with _place(order), _core_context(order):
+        with where.At(order["prompt"], order["node"]), _core_context(order):
             answer = {**beside, "value": results.taken_apart(await call(**order.pop("kwargs")))}
         return _with_census({**answer, **(twin.news() if twin is not None else {})})
 
@@ -86,6 +87,8 @@ def _ready(order: dict[str, Any]) -> Pack:
     """Return the order's pack in a worker that looks like its ComfyUI."""
     mirror.ensure(order.get("state"))
     pack = packs.load(order["pack"])
+    if "kwargs" in order:
+        order["kwargs"] = coded.opened(order["kwargs"])
     for key in order.get("forget", ()):
         pack.twins.pop(key, None)
     return pack
@@ -121,35 +124,25 @@ def _at(order: dict[str, Any]) -> Iterator[None]:
     thread = threading.current_thread()
     name, thread.name = thread.name, order.get("thread") or thread.name
     try:
-        with _place(order), _core_context(order), _inference_mode(order):
+        with where.At(order["prompt"], order["node"]), _core_context(order), _inference_mode(order):
             yield
     finally:
         thread.name = name
         outbox.flush()
 
 
-@contextlib.contextmanager
-def _place(order: dict[str, Any]) -> Iterator[None]:
-    token = where.enter(order["prompt"], order["node"])
-    try:
-        yield
-    finally:
-        where.leave(token)
+_NOTHING: Any = contextlib.nullcontext()
 
 
-@contextlib.contextmanager
-def _core_context(order: dict[str, Any]) -> Iterator[None]:
+def _core_context(order: dict[str, Any]) -> Any:
+    """Return core's own context of the node, with the graph builder's prefix set, as far as those modules are loaded."""
     graphs = sys.modules.get("comfy_execution.graph_utils")
     if graphs is not None and order["verb"] != "check_lazy_status":
         graphs.GraphBuilder.set_default_prefix(order["node"], order.get("index") or 0, 0)
     utils = sys.modules.get("comfy_execution.utils")
-    if utils is None:
-        yield
-        return
-    with utils.CurrentNodeContext(order["prompt"], order["node"], order.get("index")):
-        yield
+    return _NOTHING if utils is None else utils.CurrentNodeContext(order["prompt"], order["node"], order.get("index"))
 
 
 def _inference_mode(order: dict[str, Any]) -> Any:
     torch = sys.modules.get("torch")
-    return contextlib.nullcontext() if torch is None else torch.inference_mode(bool(order.get("inference")))
+    return _NOTHING if torch is None else torch.inference_mode(bool(order.get("inference")))

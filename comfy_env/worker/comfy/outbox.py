@@ -50,7 +50,9 @@ class Outbox:
         """Send what waits, if a call runs that can carry it; raises CallInterrupted if that call is to end."""
         if not callback.is_called():
             return
-        with self._lock:
+        with self._lock:   # also where nothing waits: what another thread is sending must leave before its call ends
+            if not self._progress and not self._messages:
+                return
             progress, self._progress = self._progress, {}
             messages, self._messages = self._messages, []
             now = time.monotonic()

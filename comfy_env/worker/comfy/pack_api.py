@@ -11,7 +11,9 @@ import importlib
 import inspect
 import sys
 import types
-from typing import Any
+from typing import Any, Optional
+
+from ..wire.coded import codecs
 
 PACKAGES = "__comfy_env_packages__"
 """The global of a pack's module that says where its classes are, if more than its own word counts."""
@@ -74,8 +76,9 @@ def copy_files(*args: Any, **kwargs: Any) -> int:
     return 0
 
 
-def register_serializer(*args: Any, **kwargs: Any) -> None:
-    """Objects stay in the worker and travel as references."""
+def register_serializer(type_: Any, ser: Any, deser: Any = None, tag: Optional[str] = None) -> None:
+    """Have objects of a class, or of any class of a name, cross as what `ser` makes of them, for `deser` to read."""
+    codecs.register(type_, ser, deser, tag)
 
 
 def offer(package: Any) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
+import sys
 import threading
 from typing import Any, Optional
 
@@ -10,6 +13,8 @@ from .. import known
 from ..node_packs import import_folder
 from . import pack_api, questions
 from .mirror import in_host
+
+log = logging.getLogger("comfy_env.worker")
 
 
 class Pack:
@@ -48,6 +53,8 @@ class Packs:
 
     def _import(self, name: str, where: dict[str, Any]) -> Pack:
         own_name = f"{name}:isolated" if in_host() else name   # the host's own module of that name is not ours to replace
+        if where.get("codecs"):
+            _load_codecs(where["codecs"], own_name)
         presets = {pack_api.PACKAGES: tuple(where.get("packages") or ())}
         module = import_folder(where["folder"], own_name, **presets)
         pack = self._packs[name] = Pack(name, module, *pack_api.mappings(module))
@@ -56,6 +63,18 @@ class Packs:
 
     def find(self, name: str) -> Optional[Pack]:
         return self._packs.get(name)
+
+
+def _load_codecs(file: str, module: str) -> None:
+    """Run an older pack's `serialization.py` under the name its pack would import it by; it registers what it has."""
+    name = f"{module}.{os.path.splitext(os.path.basename(file))[0]}"
+    spec: Any = importlib.util.spec_from_file_location(name, file)
+    made = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(made)
+    except Exception as error:  # a pack's own code
+        del sys.modules[name]
+        log.warning("%s cannot be loaded (%s: %s): objects of its types stay in this worker", file, type(error).__name__, error)
 
 
 def folder_of(pack: Pack) -> str:

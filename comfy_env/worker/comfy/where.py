@@ -16,12 +16,19 @@ class Place(NamedTuple):
 _place: contextvars.ContextVar[Optional[Place]] = contextvars.ContextVar("comfy_env place", default=None)
 
 
-def enter(prompt: str, node: str) -> contextvars.Token:
-    return _place.set(Place(prompt, node))
+class At:
+    """Makes a node of a prompt the place of this thread or task while it lasts."""
 
+    __slots__ = ("_here", "_token")
 
-def leave(token: contextvars.Token) -> None:
-    _place.reset(token)
+    def __init__(self, prompt: str, node: str) -> None:
+        self._here = Place(prompt, node)
+
+    def __enter__(self) -> None:
+        self._token = _place.set(self._here)
+
+    def __exit__(self, *error: object) -> None:
+        _place.reset(self._token)
 
 
 def here(node: Optional[str] = None) -> Place:

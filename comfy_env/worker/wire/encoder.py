@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import blocks
+from .devices import Ticket
 from .faults import EncodeFault
 from .sealed import Marker
 
@@ -45,6 +46,12 @@ class Encoder(pickle.Pickler):
         self.clear_memo()
         return payload, buffers
 
+    def forget(self) -> None:
+        """Let go of a value that was not written to its end; a pickler and its callback hold each other."""
+        self.clear_memo()
+        self._sink.pieces.clear()
+        self._buffers = []
+
     def reducer_override(self, obj: Any) -> Any:
         row = self._rows.get(type(obj))
         if row is None:
@@ -53,7 +60,10 @@ class Encoder(pickle.Pickler):
 
     def _place(self, buffer: pickle.PickleBuffer) -> bool:
         view = buffer.raw()
-        if blocks.rides_in_frame(view.nbytes, len(self._buffers)):
+        if type(view.obj) is Ticket:
+            if len(self._buffers) >= blocks.MOST:
+                raise EncodeFault(None, f"has more than {blocks.MOST} buffers, of which some lie on a device", "send less at once")
+        elif blocks.rides_in_frame(view.nbytes, len(self._buffers)):
             return True
         self._buffers.append(view)
         return False

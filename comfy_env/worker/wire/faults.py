@@ -35,6 +35,22 @@ class ReferenceGone(WireFault):
     """A reference to an object that is not here, or not here any more."""
 
 
+class DeviceGone(DecodeFault):
+    """Device memory that a message lends cannot be looked at, most likely since the process that has it ended."""
+
+
+class CannotShare(WireFault):
+    """A device, or this memory of it, cannot be shown to another process; the text says why."""
+
+
+class Unproved(WireFault):
+    """A tensor on a device is to be sent for the first time: whether its memory can be shown must be tried before."""
+
+    def __init__(self, uuid: str) -> None:
+        super().__init__(uuid)
+        self.uuid = uuid
+
+
 class NoRoom(EncodeFault):
     """There is not enough memory for what is to be sent; told before any of it is taken."""
 

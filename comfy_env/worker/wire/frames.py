@@ -33,6 +33,8 @@ PLACED = 2
 _KNOWN_FLAGS = PAYLOAD_IN_BUFFER | PLACED
 _LENGTH = struct.Struct("<Q")
 _PLACE = struct.Struct("<QQQQI4x")
+ON_DEVICE = (1 << 32) - 1
+"""The segment of a buffer that is memory of a device: the payload tells where that is."""
 
 Bytes = Union[bytes, bytearray, memoryview]
 

@@ -6,6 +6,7 @@ middle of anything; whoever writes to the lane next sends it along.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import mmap
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple, Optional, Union
 from . import blocks, segments
 from .cleaner import Cleaner
 from .faults import FrameBroken
-from .frames import Placed
+from .frames import ON_DEVICE, Placed
 
 MOST_SEGMENTS = 4096
 _NO_MEMORY = (OSError, ValueError, OverflowError)
@@ -88,6 +89,29 @@ class Refused(NamedTuple):
     number: int
 
 
+class LoanEnd:
+    """News: device memory is not looked at any more. ``finish`` waits until this process's work on it is done."""
+
+    def __init__(self, lease: int) -> None:
+        self.lease = lease
+        self.finish: Optional[Callable[[], Any]] = None
+
+    def settle(self) -> int:
+        """Return the lease that can be given back now."""
+        if self.finish is not None:
+            with contextlib.suppress(RuntimeError):   # the device fails every request: nothing works on this memory either
+                self.finish()
+        return self.lease
+
+
+class Loan:
+    """Stands for device memory that the other end lends; the lease goes back when this object is no more."""
+
+    def __init__(self, lease: int, news: deque[Any]) -> None:
+        self.end = LoanEnd(lease)
+        weakref.finalize(self, news.append, self.end).atexit = False
+
+
 def _end(news: deque[Any], ended: Ended, segment: Mapped) -> None:
     """Put an end among the news; until then this function's arguments keep its segment."""
     news.append(ended)
@@ -142,8 +166,10 @@ class Inbox:
 
     # ---- leases
 
-    def take(self, placed: Placed) -> Union[memoryview, Missing]:
+    def take(self, placed: Placed) -> Union[memoryview, Missing, Loan]:
         """Return a buffer that lies in shared memory; raises FrameBroken if it lies nowhere."""
+        if placed.segment == ON_DEVICE:
+            return Loan(placed.lease, self.news)
         segment = self._segments.get(placed.segment)
         if segment is None or placed.offset + placed.size > segment.size or not placed.size or placed.block > placed.offset:
             raise FrameBroken(f"a buffer of {placed.size} bytes lies nowhere in segment {placed.segment} of shared memory")

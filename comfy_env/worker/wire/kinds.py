@@ -31,6 +31,10 @@ class Kind(enum.IntEnum):
     FETCH = 26         # {"id": int}: an object that another worker wants
     FETCHED = 27       # worker: {"blob": a buffer, read by a worker only} | {"error": str}
 
+    # main lane, host asks, where both hellos name the feature "devices"
+    DEVICE = 28        # {"facts": True} | {"uuid": str, "canary": list of tensors, "in_place": bool} | {"verdicts": {uuid: str}}
+    DEVICE_BACK = 29   # worker: {"facts": dict, "uuids": list[str]} | {"digest": str, "echo": list of tensors} | {} | {"why": str}
+
     # main lane, both, where both hellos name the feature "arena"; raw bytes, read by the lane itself; no answer
     SEGMENT = 24       # number, size, device and inode of a segment of shared memory whose descriptor comes along
     RETURN = 25        # counts, then: leases given back, segments that cannot be used here, segments that are no more

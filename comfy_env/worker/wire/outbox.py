@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional
 
 from . import segments
 from .faults import NoRoom
-from .frames import Placed
+from .frames import ON_DEVICE, Placed
 from .headroom import Headroom
 
 FIRST = 64 * 1024 * 1024
@@ -136,6 +136,10 @@ class Outbox:
         where = address_of(view)
         placed = None if where is None else self._pass_on(view, where)
         return placed or self._copy(view, where)
+
+    def lend(self, ticket: Any) -> Placed:
+        """Lend memory of a device; the ticket keeps it."""
+        return self._lend(ticket, ticket.size, 0, 0, ON_DEVICE)
 
     def revoke(self, placed: Iterable[Optional[Placed]]) -> None:
         """Take back what was lent for a frame that did not leave."""

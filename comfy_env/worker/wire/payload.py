@@ -6,10 +6,11 @@ Each end gives a `Side`; the codec itself does not know which end it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
-from . import arrays, named, paths, pictures, rows, sealed, tensors
+from . import arrays, coded, named, paths, pictures, rows, sealed, tensors
 from .decoder import Fresh, Names, read
+from .devices import Devices
 from .encoder import Encoder, Row
 from .faults import DecodeFault, EncodeFault
 from .inbox import Missing
@@ -19,6 +20,8 @@ class Side:
     """What one end decides about values; the methods are what the two ends do differently."""
 
     wary = False
+    devices: Optional[Devices] = None
+    """How memory of devices is dealt with on this side's lane, None where it has nothing to do with any."""
 
     def hold(self, obj: Any) -> int:
         """Keep an object whose class the other end may not know; return its number, 0 for not kept."""
@@ -39,6 +42,10 @@ class Side:
         """Return what stands for a value whose class is not known here, or refuse it."""
         raise DecodeFault(f"a value is of class {module}.{qualname}, which is not known here")
 
+    def unread(self, name: str, tag: str, content: Any, why: str) -> Any:
+        """Return what stands for an object that a pack's codec wrote and none reads here, or refuse it."""
+        raise DecodeFault(f"an argument is a {name} ({tag}), which this environment cannot read: {why}")
+
     def references(self) -> Mapping[str, Callable[..., Any]]:
         """Return the reconstructors REF and VALUE, each taking a `Fresh` first."""
         return {}
@@ -52,11 +59,16 @@ class Side:
 
 
 class Codec:
-    """Encodes and decodes values for one lane; any thread may use it."""
+    """Encodes and decodes values for one lane; any thread may use it.
 
-    def __init__(self, side: Side) -> None:
+    ``lends``: tensors on devices are lent where that is agreed on, and Unproved is raised before that was tried.
+    """
+
+    def __init__(self, side: Side, lends: bool = False) -> None:
         self._side = side
-        self._rows: dict[type, Row] = dict(rows.ROWS)
+        self._lends = lends
+        self._plain: Optional[Codec] = None
+        self._rows: dict[type, Row] = {**rows.ROWS, coded.SealedValue: coded.pass_on}
         self._spare: list[Encoder] = []
         self._names = _names(side)
 
@@ -69,6 +81,7 @@ class Codec:
         try:
             encoded = encoder.encode(value)
         except BaseException as error:
+            encoder.forget()
             self._side.settle(sent=False)
             if isinstance(error, EncodeFault):
                 raise _with_path(error, value, message) from error.__cause__
@@ -76,6 +89,13 @@ class Codec:
         self._side.settle(sent=True)
         self._spare.append(encoder)
         return encoded
+
+    @property
+    def plain(self) -> Codec:
+        """This codec for what is not worth a proof: tensors on devices travel as bytes."""
+        if self._plain is None:
+            self._plain = Codec(self._side)
+        return self._plain
 
     def decode(self, payload: Any, buffers: Sequence[memoryview] = ()) -> Any:
         """Return the value of a message; raises DecodeFault, ReferenceGone."""
@@ -91,13 +111,20 @@ class Codec:
         """Find the row of a type that was not met before, and remember it unless its class may go away again."""
         cls = type(obj)
         row = _row_by_name(cls)
+        if row is None and (own := coded.codecs.of(cls)) is not None:
+            row = coded.row(own)
         if row is None:
             kind = named.kind_of(cls) if named.can_be_named(cls) else ""
             if not kind:
                 return self._side.write_other
             row = named.row_for(kind, self._side.hold)
+        elif row is tensors.write_tensor:
+            row = self._write_tensor
         self._rows[cls] = row
         return row
+
+    def _write_tensor(self, tensor: Any) -> Any:
+        return tensors.write_tensor(tensor, self._side.devices, self._lends)
 
 
 def type_name(cls: type) -> str:
@@ -139,11 +166,12 @@ def _names(side: Side) -> Names:
     numpy, torch, picture = loader("numpy"), loader("torch"), loader("PIL.Image")
     return Names(
         plain=rows.PLAIN,
-        foreign={**arrays.readers(numpy), **tensors.readers(torch, numpy), "PICTURE": pictures.reader(picture)},
+        foreign={**arrays.readers(numpy), **tensors.readers(torch, numpy, lambda: side.devices), "PICTURE": pictures.reader(picture)},
         delicate={"DTYPE": arrays.dtype_reader(numpy)},
-        bound={**rows.BOUND, "ITEMS": arrays.items_reader(numpy), **named.bound(side.find, side.absent), **side.references()},
+        bound={**rows.BOUND, "ITEMS": arrays.items_reader(numpy), "CODED": coded.bound(side.unread),
+               **named.bound(side.find, side.absent), **side.references()},
         wary=side.wary,
-        wary_bound=frozenset({"ITEMS", sealed.MEMBER.name, sealed.RECORD.name, sealed.NAMED.name, sealed.RAISED.name}),
+        wary_bound=frozenset({"ITEMS", sealed.CODED.name, sealed.MEMBER.name, sealed.RECORD.name, sealed.NAMED.name, sealed.RAISED.name}),
     )
 
 

@@ -20,6 +20,8 @@ HOST, WORKER = b"host", b"worker"
 CHALLENGE_SIZE = 32
 ARENA = "arena"
 """The feature of an end that can pass descriptors along its main lane and look at shared memory."""
+DEVICES = "devices"
+"""The feature of an end with an arena that can also lend memory of devices."""
 PAYLOAD_LIMIT = 8192
 """Nothing said before both ends proved themselves is longer."""
 
@@ -45,7 +47,7 @@ def hello(**more: Any) -> bytes:
     """Return what this end says of itself."""
     facts = {
         "protocol": PROTOCOL,
-        "features": [ARENA],
+        "features": [ARENA, DEVICES],
         "cache_tag": sys.implementation.cache_tag,
         "python": ".".join(map(str, sys.version_info[:3])),
         "pid": os.getpid(),

@@ -72,6 +72,9 @@ REF = Marker("REF")
 VALUE = Marker("VALUE")
 RELAYED = Marker("RELAYED")
 
+# objects of packs, as their own codecs write them
+CODED = Marker("CODED")
+
 # arrays, pictures, tensors
 ARRAY = Marker("ARRAY")
 ITEMS = Marker("ITEMS")
@@ -79,6 +82,7 @@ SCALAR = Marker("SCALAR")
 DTYPE = Marker("DTYPE")
 PICTURE = Marker("PICTURE")
 TENSOR = Marker("TENSOR")
+LENT = Marker("LENT")
 TORCH = Marker("TORCH")
 SIZE = Marker("SIZE")
 RANDOM = Marker("RANDOM")

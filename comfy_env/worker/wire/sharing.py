@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 from . import blocks
+from .devices import Ticket
 from .faults import FrameBroken
 from .frames import Frame, Placed, pack
-from .inbox import Back, Ended, Inbox, Refused
+from .inbox import Back, Ended, Inbox, LoanEnd, Refused
 from .kinds import Kind
 from .outbox import Announcement, Gone, Outbox
 
@@ -59,11 +60,16 @@ class Sharing:
         places: list[Optional[Placed]] = []
         try:
             for buffer in buffers:
-                places.append(self.outbox.place(buffer) if buffer.nbytes >= blocks.SHARED else None)
+                places.append(self._placed(buffer))
         except BaseException:
             self.outbox.revoke(places)
             raise
         return places
+
+    def _placed(self, buffer: memoryview) -> Optional[Placed]:
+        if buffer.nbytes >= blocks.SHARED:
+            return self.outbox.place(buffer)
+        return self.outbox.lend(buffer.obj) if type(buffer.obj) is Ticket else None
 
     def take_news(self) -> Return:
         """Return what is to be told now."""
@@ -78,6 +84,8 @@ class Sharing:
             back.leases.append(self.inbox.settled(one))
         elif type(one) is Back:
             back.leases.append(one.lease)
+        elif type(one) is LoanEnd:
+            back.leases.append(one.settle())
         elif type(one) is Refused:
             back.refused.append(one.number)
         else:

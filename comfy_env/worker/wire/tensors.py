@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from . import sealed
-from .faults import DecodeFault, EncodeFault
+from .devices import Devices
+from .faults import CannotShare, DecodeFault, EncodeFault
 
 Load = Callable[[], Any]
 """Returns a module, None where it cannot be imported."""
@@ -31,21 +32,31 @@ def _axes(one: Any, other: Any) -> list[tuple[Any, Any]]:
 
 # ---------------------------------------------------------------- sending
 
-def write_tensor(tensor: Any) -> Any:
+def write_tensor(tensor: Any, devices: Optional[Devices] = None, lends: bool = False) -> Any:
+    """Write a tensor's bytes, or where they lie if it is on a device whose memory is lent."""
     _refuse_odd(tensor)
-    parameter = type(tensor).__name__ == "Parameter"
+    parameter = type(tensor).__name__ == "Parameter" or bool(getattr(tensor, "_is_param", False))
     grad = bool(tensor.requires_grad)
     device = str(tensor.device)
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    plain = plain.cpu() if device != "cpu" else plain
-    shape = tuple(plain.shape)
-    if plain.is_contiguous():
-        stride = tuple(plain.stride())
-    else:
-        plain, spread = _without_spread(plain)
-        plain = plain if _is_dense(plain) else plain.contiguous()
-        stride = _spread_stride(tuple(plain.stride()), spread)
+    shape = tuple(tensor.shape)
+    plain, stride = _dense(tensor.detach().resolve_conj().resolve_neg())
+    if device != "cpu":
+        if devices is not None:
+            lent = devices.lend(plain) if lends and devices.lends(plain) else None
+            if lent is not None:
+                return sealed.LENT, (str(tensor.dtype)[6:], shape, stride, grad, parameter, lent)
+            device = devices.name(tensor.device)
+        plain = plain.cpu()
     return sealed.TENSOR, (str(tensor.dtype)[6:], shape, stride, device, grad, parameter, _bytes_of(plain))
+
+
+def _dense(tensor: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return a tensor whose elements fill one piece of memory, and the strides that make it equal."""
+    if tensor.is_contiguous():
+        return tensor, tuple(tensor.stride())
+    tensor, spread = _without_spread(tensor)
+    tensor = tensor if _is_dense(tensor) else tensor.contiguous()
+    return tensor, _spread_stride(tuple(tensor.stride()), spread)
 
 
 def _refuse_odd(tensor: Any) -> None:
@@ -104,7 +115,7 @@ def write_generator(generator: Any) -> Any:
 
 # ---------------------------------------------------------------- receiving
 
-def readers(load_torch: Load, load_numpy: Load) -> dict[str, Callable[..., Any]]:
+def readers(load_torch: Load, load_numpy: Load, devices: Callable[[], Optional[Devices]]) -> dict[str, Callable[..., Any]]:
     """Return the reconstructors of tensors and what comes with them."""
 
     def as_tensor(dtype: Any, shape: Any, stride: Any, device: Any, grad: Any, parameter: Any, data: Any) -> Any:
@@ -113,10 +124,17 @@ def readers(load_torch: Load, load_numpy: Load) -> dict[str, Callable[..., Any]]
             return _as_array(load_numpy(), dtype, shape, stride, device, data)
         tensor = _over(torch, _named(torch, dtype, torch.dtype), shape, stride, data)
         if device != "cpu":
-            tensor = _moved(torch, tensor, device)
-        if parameter:
-            return torch.nn.Parameter(tensor, requires_grad=grad)
-        return tensor.requires_grad_(True) if grad else tensor
+            tensor = _moved(torch, tensor, device, devices())
+        return _flagged(torch, tensor, grad, parameter)
+
+    def as_lent(dtype: Any, shape: Any, stride: Any, grad: Any, parameter: Any, lent: Any) -> Any:
+        torch, end = _needed(load_torch(), f"a tensor of torch.{dtype} on a device"), devices()
+        if end is None or type(lent) is not tuple or len(lent) != 6:
+            raise DecodeFault("device memory came where none is lent")
+        kind = _named(torch, dtype, torch.dtype)
+        _check_fit(dtype, _itemsize(torch, kind), shape, stride, lent[3])
+        tensor = end.borrow(*lent).view(kind).as_strided(shape, stride)
+        return _flagged(torch, tensor, grad, parameter)
 
     def as_named(kind: Any, name: Any) -> Any:
         torch = _needed(load_torch(), f"torch.{name}")
@@ -132,7 +150,7 @@ def readers(load_torch: Load, load_numpy: Load) -> dict[str, Callable[..., Any]]
         generator.set_state(state)
         return generator
 
-    return {"TENSOR": as_tensor, "TORCH": as_named, "SIZE": as_size, "RANDOM": as_generator}
+    return {"TENSOR": as_tensor, "LENT": as_lent, "TORCH": as_named, "SIZE": as_size, "RANDOM": as_generator}
 
 
 def _named(torch: Any, name: Any, kind: type) -> Any:
@@ -153,16 +171,25 @@ def _extent(shape: Any, stride: Any) -> int:
     return math.prod(size for size, step in _axes(shape, stride) if step != 0 or size == 0)
 
 
-def _check_fit(dtype: Any, itemsize: int, shape: Any, stride: Any, data: Any) -> None:
+def _flagged(torch: Any, tensor: Any, grad: Any, parameter: Any) -> Any:
+    if parameter:
+        return torch.nn.Parameter(tensor, requires_grad=grad)
+    return tensor.requires_grad_(True) if grad else tensor
+
+
+def _itemsize(torch: Any, dtype: Any) -> int:
+    return getattr(dtype, "itemsize", 0) or torch.empty((), dtype=dtype).element_size()   # itemsize came with torch 2.1
+
+
+def _check_fit(dtype: Any, itemsize: int, shape: Any, stride: Any, size: int) -> None:
     reach = sum((size - 1) * step for size, step in _axes(shape, stride)) + 1 if 0 not in shape else 0
     extent = _extent(shape, stride)
-    if min((*shape, *stride), default=0) < 0 or len(memoryview(data).cast("B")) != extent * itemsize or reach > extent:
+    if min((*shape, *stride), default=0) < 0 or size != extent * itemsize or reach > extent:
         raise DecodeFault(f"a tensor of type {dtype}, shape {shape} and stride {stride} does not fit the bytes that came with it")
 
 
 def _over(torch: Any, dtype: Any, shape: Any, stride: Any, data: Any) -> Any:
-    itemsize = getattr(dtype, "itemsize", 0) or torch.empty((), dtype=dtype).element_size()   # itemsize came with torch 2.1
-    _check_fit(dtype, itemsize, shape, stride, data)
+    _check_fit(dtype, _itemsize(torch, dtype), shape, stride, memoryview(data).nbytes)
     if 0 in shape:
         return torch.empty_strided(shape, stride, dtype=dtype)
     memory = memoryview(data)
@@ -170,11 +197,13 @@ def _over(torch: Any, dtype: Any, shape: Any, stride: Any, data: Any) -> Any:
     return flat.view(dtype).as_strided(shape, stride)
 
 
-def _moved(torch: Any, tensor: Any, device: Any) -> Any:
+def _moved(torch: Any, tensor: Any, device: Any, devices: Optional[Devices]) -> Any:
+    """Return a tensor on the device that the sender had: known by its UUID where it has told one."""
+    name, _, uuid = device.partition(" ")
     try:
-        return tensor.to(torch.device(device))
-    except (RuntimeError, AssertionError) as error:
-        raise DecodeFault(f"a tensor of device {device} came to a process without it ({error})") from error
+        return devices.put(tensor, device) if uuid and devices is not None else tensor.to(torch.device(name))
+    except (RuntimeError, AssertionError, CannotShare) as error:
+        raise DecodeFault(f"a tensor of device {name} came to a process without it ({error})") from error
 
 
 def _as_array(numpy: Any, dtype: Any, shape: Any, stride: Any, device: Any, data: Any) -> Any:
@@ -184,7 +213,7 @@ def _as_array(numpy: Any, dtype: Any, shape: Any, stride: Any, device: Any, data
         raise DecodeFault(f"a tensor of torch.{dtype} on {device} came to a Python without {lack}; "
                           'give its environment torch (torch = "own")')
     kind = numpy.dtype(name)
-    _check_fit(dtype, kind.itemsize, shape, stride, data)
+    _check_fit(dtype, kind.itemsize, shape, stride, memoryview(data).nbytes)
     if 0 in shape:
         return numpy.empty(shape, kind)
     flat = numpy.frombuffer(data, numpy.uint8).view(kind)

@@ -231,7 +231,14 @@ def ask_and_catch(name, *args):
     try:
         return _callback().call_host(name, *args)
     except _callback().CallbackFailed as error:
-        return [error.remote_type, str(error)]
+        return [error.remote_type, error.text]
+
+
+def ask_and_keep_the_trace(name, *args):
+    try:
+        return _callback().call_host(name, *args)
+    except _callback().CallbackFailed as error:
+        return [error.remote_type, error.remote_traceback]
 
 
 def progress(count, preview=None):

@@ -1,0 +1,56 @@
+"""Which heavy modules the workers of an environment were seen to import: kept beside the environment's stamp."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from comfy_env.envs import paths, stamps
+from comfy_env.envs.stamps import PRELOADS
+from comfy_env.settings import Settings
+from comfy_env.values import EnvPlan
+
+log = logging.getLogger(__name__)
+
+
+def folder_of(plan: EnvPlan, settings: Settings) -> Path | None:
+    """Return the folder of a plan's environment, None where none of ours was built: then nothing is kept."""
+    folder = None if plan.interpreter else paths.env_folder(plan, settings)
+    return folder if folder is not None and (folder / stamps.FILE).is_file() else None
+
+
+def read(folder: Path) -> tuple[str, ...]:
+    """Return the modules, none where nothing was kept or it cannot be read."""
+    try:
+        found = json.loads((folder / PRELOADS).read_bytes())
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        log.warning("%s cannot be read: %s", folder / PRELOADS, error)
+        return ()
+    return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
+
+
+def add(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
+    """Keep these modules too, and return all; a list that cannot be written is told and costs nothing else."""
+    kept = read(folder)
+    together = tuple(sorted({*kept, *names}))
+    if set(together) == set(kept):
+        return kept
+    beside = folder / f".{PRELOADS}.{os.getpid()}"
+    try:
+        beside.write_text(json.dumps(together), encoding="utf-8")
+        os.replace(beside, folder / PRELOADS)
+    except OSError as error:
+        log.warning("%s cannot be written: %s", folder / PRELOADS, error)
+    return together
+
+
+def not_shadowed(names: Iterable[str], roots: Iterable[Path]) -> tuple[str, ...]:
+    """Return the modules that no folder of a pack has under the same name: a worker would import that one instead."""
+    tops = {name.partition(".")[0] for name in names}
+    own = {top for top in tops for root in roots if (root / top).is_dir() or (root / f"{top}.py").is_file()}
+    return tuple(name for name in names if name.partition(".")[0] not in own)
