@@ -96,8 +96,11 @@ def facts(rounds: int = ROUNDS) -> list[dict[str, Any]]:
     root, python = os.environ.get("COMFY_ENV_COMFYUI", ""), os.environ.get("COMFY_ENV_COMFYUI_PYTHON", sys.executable)
     if not root:
         return [{"cannot": HOW}]
-    with _host(root, python) as ask:
-        return _asked(ask, rounds)
+    try:
+        with _host(root, python) as ask:
+            return _asked(ask, rounds)
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        return [{"failed": f"{type(error).__name__}: {error}"[:200]}]
 
 
 def _asked(ask: Callable[..., Any], rounds: int) -> list[dict[str, Any]]:

@@ -176,6 +176,24 @@ def outlives_its_maker(bench: Bench) -> str:
     return "3 results read after the kill, the death told by name"
 
 
+def dies_around_its_answer(bench: Bench) -> str:
+    """A worker that ends while its result is on the way: the right result or an error by name, and the device goes on."""
+    told = []
+    for _ in range(2):
+        with bench.worker(env="dying") as worker:
+            value = place(bench, ramp())
+            worker.value("gpu_guest:plus_one", value)
+            try:
+                back = worker.value("gpu_guest:return_and_die", value)
+                assert torch.equal(back.cpu(), ramp() + 1)
+                told.append("a result")
+            except ComfyEnvError as error:
+                told.append(type(error).__name__)
+            worker.session.close()
+            assert torch.equal((value + 1).cpu(), ramp() + 1)
+    return ", ".join(told)
+
+
 def memory_comes_back(bench: Bench) -> str:
     """After drops both ends use what they used before, also after many calls, and after a worker that kept much died."""
     base = bench.used()
@@ -221,7 +239,7 @@ def in_place(bench: Bench) -> str:
         value = place(bench, torch.ones(LARGE))
         back = worker.value("gpu_guest:echo", value)
         back.fill_(3)
-        assert float(value.cpu().sum()) == LARGE
+        assert float(value.cpu().sum()) == LARGE and worker.value("gpu_guest:hops") == 0
         return "no copy in the worker, kept and freed with it, a returned input is a copy"
 
 
@@ -277,6 +295,6 @@ def figures(bench: Bench) -> str:
 
 
 CHECKS: tuple[Callable[[Bench], str], ...] = (
-    exact, no_host_memory, opened_once, ordered, inputs_are_the_hosts, outlives_its_maker, memory_comes_back, in_place,
-    several_devices, between_two_workers, callbacks, figures,
+    exact, no_host_memory, opened_once, ordered, inputs_are_the_hosts, outlives_its_maker, dies_around_its_answer, memory_comes_back,
+    in_place, several_devices, between_two_workers, callbacks, figures,
 )

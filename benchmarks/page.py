@@ -55,6 +55,8 @@ def _circumstances(result: Mapping[str, Any]) -> list[str]:
         f"| rounds | {fewest if fewest == most else f'{fewest} to {most}, by row'} |",
         *(_told(run) for run in result["runs"]),
     ]
+    if fewest < 5:
+        lines += ["", FEW]
     if any(run["load"] > 1.5 for run in result["runs"]):
         lines += ["", LOADED]
     return lines
@@ -65,6 +67,7 @@ def _told(run: Mapping[str, Any]) -> str:
     return f"| run | {run['day']}, {run['minutes']:.0f} minutes, {load} |"
 
 
+FEW = "**Provisional.** A full run has five rounds of every row; where there is no spread there was one round."
 LOADED = """\
 **Others were busy on the machine.** Everyone was measured in the same shuffled rounds, so that ratios still mean
 something; single figures, p99 and everything that needs both cores at once are worse than on a quiet machine, and a spread of a factor

@@ -7,7 +7,10 @@ _CALL = (
     "A call costs the host about 85 µs of Python of its own (some 250 calls of functions: three steps of the lifecycle, ticket, story, the "
     "next limit, framing, the reading that names no class) and the worker about 35 µs; the system's part is 10 µs each."
 )
-_SHARED = "No byte is touched; what is beyond a no-op is the naming of the block and the return of the lease in the next message."
+_SHARED = (
+    "The time does not depend on the size, so no byte is touched; what the block's name and the lease cost beyond a no-op was not taken "
+    "apart."
+)
 _FRESH = (
     "The one copy on each side is made into pages that are there already; the rest is the node's own result, for which the worker's "
     "allocator takes new pages in every call (one fault per page, 49,152 for 192 MiB). Huge pages for the allocator, "
@@ -18,7 +21,7 @@ WHY = {
     "noop_pinned": _CALL,
     "noop_pinned_p99": "Looked at on a busy machine only, where others come in between; not taken apart.",
     "noop_free": f"{_CALL} The bounded spin spares the wake-up, not the Python.",
-    "proxy": "The pool's own call is about half of it (see `noop_free`); the layer's half was not taken apart.",
+    "proxy": "The pool's own call is most of it (see `noop_free`); the layer's share, told below, was not taken apart.",
     "fresh_3": _FRESH,
     "fresh_192": _FRESH,
     "shared_again_3": _SHARED,

@@ -185,7 +185,7 @@ def _descriptors(place: Path, known: object = ()) -> dict[object, str]:
 def _names(place: Path, known: object = ()) -> dict[object, str]:
     """Names in shared memory, but for temporary files by which other programs of this machine come and go."""
     with contextlib.suppress(FileNotFoundError):  # no /dev/shm on this platform
-        return {name: name for name in os.listdir("/dev/shm") if not name.startswith("tmp")}
+        return {name: name for name in os.listdir("/dev/shm") if not name.startswith(("tmp", "sem."))}   # semaphores: of other programs
     return {}
 
 

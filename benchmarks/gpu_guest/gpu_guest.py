@@ -58,8 +58,8 @@ def made(value, count):
 
 
 def return_and_die(value):
-    """Ask for the end of this process right after the answer."""
-    sys.modules["threading"].Timer(0.0, os._exit, (9,)).start()
+    """Have this process end at about the time of its answer."""
+    sys.modules["threading"].Timer(0.002, os._exit, (9,)).start()
     return value + 1
 
 
@@ -69,6 +69,16 @@ def die(value):
 
 def ask_host(value):
     return sys.modules["comfy_env.worker.callback"].call_host("double", value)
+
+
+def allocated():
+    """Return the bytes of the first device that tensors of this process take."""
+    return sys.modules["torch"].cuda.memory_allocated(0) if "torch" in sys.modules else 0
+
+
+def hops():
+    """Return how many tensors of this worker went through the host's memory."""
+    return sys.modules["comfy_env.worker.callback"].workers.find().loop._tools.devices.hops
 
 
 def has(module):

@@ -177,7 +177,7 @@ def segv(driver):
         driver.call("pid")
         yield f"segv_{mib}", _noticed(driver, mib)
         with contextlib.suppress(Exception):  # the next one is started anew in any case
-            patiently(driver.stop, 3)
+            patiently(driver.stop, 1)
         driver = type(driver)()
 
 

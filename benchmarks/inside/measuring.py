@@ -36,7 +36,7 @@ def end(driver, job):
     """Leave nothing behind, and do not wait for a peer that cannot end."""
     if job not in ("stop", "six", "import"):
         try:
-            jobs.patiently(driver.stop, 5)
+            jobs.patiently(driver.stop, 2)
         except Exception:
             traceback.print_exc()
     said(done=job)

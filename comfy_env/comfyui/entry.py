@@ -16,7 +16,7 @@ from comfy_env.comfyui.isolated import Isolated, Node
 from comfy_env.comfyui.proxies import v1_class
 from comfy_env.comfyui.v3 import v3_class
 from comfy_env.packs import legacy
-from comfy_env.packs.nodes import IN_WORKER, host_packages, own_mappings, owners
+from comfy_env.packs.nodes import IN_WORKER, host_packages, own_mappings, owners, packages
 from comfy_env.packs.plan import EnvPlan, declares_envs
 from comfy_env.values import EnvPlan as AnyPlan
 
@@ -42,7 +42,7 @@ def register_nodes(nodes_package: str = "nodes") -> Mappings:
     if places and places[0][1].codecs:
         serializers.load(Path(places[0][1].codecs), scope["__name__"])
     found = _registered(host(), places)
-    here = own_mappings(scope, host_packages(Path(folder), nodes_package))
+    here = own_mappings(scope, host_packages(Path(folder), nodes_package, [home.packages[0] for _, home in places]))
     log.info("%s: %d nodes in %.0f ms", folder, len(found[0]), 1000 * (time.monotonic() - begun))
     return {**here[0], **found[0]}, {**here[1], **found[1]}
 
@@ -50,10 +50,9 @@ def register_nodes(nodes_package: str = "nodes") -> Mappings:
 def homes(folder: Path, module: str, nodes_package: str) -> list[tuple[AnyPlan, Home]]:
     """Return the environments of a pack, each with where its classes come from."""
     plans = EnvPlan.from_pack(folder)
-    older = legacy.envs(folder) if plans and plans[0].source.partition(":")[0].endswith(legacy.FILE) else ()
-    packages = [legacy.package(folder, one.folder) or nodes_package for one in older] or [nodes_package] * len(plans)
     codecs = str(legacy.codecs(folder) or "")
-    return [(plan, Home(str(folder), module, (package,), codecs)) for plan, package in zip(plans, packages, strict=True)]
+    where = packages(folder, plans, nodes_package)
+    return [(plan, Home(str(folder), module, (package,), codecs)) for plan, package in zip(plans, where, strict=True)]
 
 
 def _registered(host: Host, found: list[tuple[AnyPlan, Home]]) -> Mappings:

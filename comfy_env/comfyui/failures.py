@@ -16,6 +16,8 @@ from comfy_env.comfyui import prompts
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<name>.+)$', re.MULTILINE)
 _MOST_FRAMES = 100
+_INTERRUPTS = ("comfy.model_management.InterruptProcessingException",)
+"""Core's own interrupt as a node raised it. Since 0.38 it is no Exception, and no such error is rebuilt from what a worker told."""
 
 
 class ForeignError(Exception):
@@ -28,6 +30,8 @@ def translated(error: errors.ComfyEnvError, env: str) -> BaseException:
         return prompts.interrupted_error()
     if not isinstance(error, errors.NodeRaised):
         return error
+    if error.remote_type in _INTERRUPTS:
+        return prompts.interrupted_error()
     cause = error.__cause__
     original = cause if cause is not None else _foreign(error)
     facts = f"worker of env {env}, generation {error.generation}, pid {error.pid}"

@@ -60,16 +60,18 @@ class Isolated:
         self._where = self.home.order()
 
     def renew(self, snapshot: Snapshot) -> None:
-        """Take a newer description of the same classes; classes that are new appear when ComfyUI starts again."""
+        """Take a newer description of the same classes; those that are new or of another kind appear when ComfyUI starts again."""
         self.snapshot = snapshot
         for name, info in snapshot.nodes.items():
-            if name in self.nodes:
+            if name in self.nodes and info.get("api") == self.nodes[name].info.get("api"):
                 self.nodes[name].info = info
 
     # ------------------------------------------------------------ menus and checks, on the event loop's thread
 
     def declared(self, node: Node) -> Any:
         """Return a class's inputs as written, from the worker if one answers, and remembered for a moment."""
+        if "as_read" in node.info:   # the class may be of another kind than what stands for it, and a worker tells of the class
+            return node.info.get("input")
         epoch, then, written = node.memo
         now = time.monotonic()
         if epoch == self.host.epoch.number and now - then < MEMO:

@@ -20,9 +20,11 @@ FLAGS = frozenset({
     "disable_ipex_optimize", "use_split_cross_attention", "use_quad_cross_attention", "use_pytorch_cross_attention",
     "use_sage_attention", "use_flash_attention", "disable_xformers", "force_upcast_attention", "dont_upcast_attention", "deterministic",
     "fast", "mmap_torch_files", "disable_mmap", "preview_method", "preview_size", "cache_classic", "cache_lru", "cache_none", "cache_ram",
-    "default_hashing_function", "disable_metadata", "verbose",
+    "default_hashing_function", "disable_metadata", "verbose", "high_ram", "vram_headroom", "disable_nvml_pressure", "fast_disk",
+    "disable_fast_disk", "use_ck_attention", "disable_cuda_graphs", "disable_comfy_compiler",
 })
-"""Flags of ComfyUI that a worker takes over: device, memory, precision, attention, cache, previews. Never ports or paths."""
+"""Flags of ComfyUI that a worker takes over: device, memory, precision, attention, cache, previews (0.3.64 to 0.38.1). Never
+ports or paths."""
 
 PLACES = ("base_path", "models_dir", "output_directory", "temp_directory", "input_directory", "user_directory")
 
@@ -69,7 +71,10 @@ class HostState:
 def flags() -> dict[str, Any]:
     """Return the values of the flags that workers take over, enums by name."""
     args = getattr(core.loaded("comfy.cli_args"), "args", None)
-    return {name: _plain(value) for name, value in vars(args).items() if name in FLAGS} if args is not None else {}
+    given = {name: value for name, value in vars(args).items() if name in FLAGS} if args is not None else {}
+    if not isinstance(given.get("verbose"), str):   # since 0.38 a list that may name log files, which are the host's
+        given.pop("verbose", None)
+    return {name: _plain(value) for name, value in given.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -30,7 +30,7 @@ class Symbol:
     kind: str
     severity: str
     reason: str
-    seen: str = "0.3.64, 0.8.0"
+    seen: str = "0.3.64, 0.8.0, 0.38.1"
 
 
 SYMBOLS = (
@@ -38,13 +38,16 @@ SYMBOLS = (
     Symbol("folder_paths", "folder_names_and_paths", "data", REFUSE, "workers cannot know the folders of models"),
     Symbol("folder_paths", "get_filename_list", "call", OFF, "menus of files show what they held when the pack was described"),
     Symbol("execution", "PromptExecutor", "call", REFUSE, "this is not a ComfyUI that executes nodes as we know it"),
-    Symbol("comfy_execution.utils", "get_executing_context", "call", REFUSE, "a node cannot be told which one it is"),
-    Symbol("comfy_execution.graph_utils", "ExecutionBlocker", "call", OFF, "a node that blocks what follows fails instead"),
+    Symbol("comfy_execution.utils", "get_executing_context", "call", REFUSE, "a node cannot be told which one it is",
+           "0.3.64, 0.8.0; 0.38.1 imports CurrentNodeContext from there"),
+    Symbol("comfy_execution.graph_utils", "ExecutionBlocker", "call", OFF, "a node that blocks what follows fails instead",
+           "0.3.64, 0.8.0; 0.38.1 has it through comfy_execution.graph"),
     Symbol("comfy_execution.progress", "get_progress_state", "call", OFF, "progress of V3 nodes is not shown"),
     Symbol("comfy.utils", "PROGRESS_BAR_HOOK", "data", OFF, "progress bars of isolated nodes are not shown"),
     Symbol("comfy.model_management", "processing_interrupted", "call", OFF, "a node that computes can only be interrupted when it ended"),
     Symbol("comfy.model_management", "interrupt_current_processing", "call", OFF, "an interrupt is taken for the next prompt, too"),
-    Symbol("comfy.model_management", "InterruptProcessingException", "call", REFUSE, "an interrupt would be shown as an error"),
+    Symbol("comfy.model_management", "InterruptProcessingException", "call", REFUSE, "an interrupt would be shown as an error",
+           "0.3.64, 0.8.0; in 0.38.1 a BaseException"),
     Symbol("comfy.model_management", "current_loaded_models", "data", OFF, "core does not see the models of workers"),
     Symbol("comfy.model_management", "LoadedModel", "call", OFF, "core does not see the models of workers"),
     Symbol("comfy.model_management", "cleanup_models", "call", OFF, "core does not see the models of workers"),

@@ -16,11 +16,16 @@ from comfy_env.envs.stamps import read as read_stamp
 from comfy_env.errors import NodeRaised, PlanError
 from comfy_env.packs import legacy
 from comfy_env.packs import snapshot as data
+from comfy_env.packs.nodes import packages
+from comfy_env.packs.plan import EnvPlan as PackPlan
+from comfy_env.packs.plan import declares_envs
 from comfy_env.packs.sources import read_sources
 from comfy_env.settings import Settings
 from comfy_env.values import CallOptions, EnvPlan
 
 log = logging.getLogger(__name__)
+DEFAULT = "nodes"
+"""Where a pack's nodes are unless its `register_nodes()` says something else."""
 
 
 def key_of(plan: EnvPlan, home: Home, settings: Settings, version: str | None = None) -> data.Key:
@@ -92,10 +97,11 @@ def home_of(plan: EnvPlan) -> Home:
     """Return where a plan's pack is, as ComfyUI would name it; raises PlanError for a plan without a pack's folder."""
     if plan.root is None or not (plan.root / "__init__.py").is_file():
         raise PlanError(f"{plan.key} belongs to no node pack: {plan.root or 'it has no folder'} has no __init__.py", env=plan.key)
-    older = next((env for env in legacy.envs(plan.root) if env.source == plan.source), None)
-    package = legacy.package(plan.root, older.folder) if older is not None else ""
-    return Home(str(plan.root), str(plan.root).replace(".", "_x_"), (package,) if package else (),
-                str(legacy.codecs(plan.root) or ""))
+    beside = PackPlan.from_pack(plan.root) if declares_envs(plan.root) else ()
+    where = {one.key: package for one, package in zip(beside, packages(plan.root, beside, DEFAULT), strict=True)}
+    package = where.get(plan.key, DEFAULT)
+    own_word = () if package == DEFAULT else (package,)   # the pack says itself where its nodes are, but for one of several folders
+    return Home(str(plan.root), str(plan.root).replace(".", "_x_"), own_word, str(legacy.codecs(plan.root) or ""))
 
 
 def take_outside(plan: EnvPlan, settings: Settings, sources: Path | None = None) -> data.Snapshot:

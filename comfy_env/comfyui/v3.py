@@ -12,7 +12,7 @@ from comfy_env.comfyui.isolated import Isolated, Node
 from comfy_env.comfyui.proxies import plain_types
 from comfy_env.comfyui.signatures import mirrored
 
-HIDDEN = ("unique_id", "prompt", "extra_pnginfo", "auth_token_comfy_org", "api_key_comfy_org")
+HIDDEN = ("unique_id", "prompt", "extra_pnginfo", "auth_token_comfy_org", "api_key_comfy_org", "comfy_usage_source")
 
 
 def v3_class(home: Isolated, node: Node) -> type:

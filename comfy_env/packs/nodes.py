@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from comfy_env.packs import legacy
+from comfy_env.packs.plan import env_names
 from comfy_env.values import EnvPlan
 
 IN_WORKER = "__comfy_env_packages__"
@@ -31,9 +35,45 @@ def own_mappings(scope: Mapping[str, Any], packages: Iterable[str]) -> tuple[dic
     names: dict[str, str] = {}
     for package in packages:
         module = importlib.import_module(f".{package}", scope["__name__"])
+        entry = getattr(module, "comfy_entrypoint", None)
+        if not hasattr(module, "NODE_CLASS_MAPPINGS") and callable(entry):
+            _add_v3(entry, classes, names)
         classes.update(getattr(module, "NODE_CLASS_MAPPINGS", None) or {})
         names.update(getattr(module, "NODE_DISPLAY_NAME_MAPPINGS", None) or {})
     return classes, names
+
+
+def _add_v3(entry: Any, classes: dict[str, Any], names: dict[str, str]) -> None:
+    """Add the nodes of a V3 entry point. It is awaited on a thread of its own: a host may import packs on its event loop."""
+    async def listed() -> list[Any]:
+        made = entry()
+        extension = await made if inspect.isawaitable(made) else made
+        found: list[Any] = await extension.get_node_list()
+        return found
+
+    with ThreadPoolExecutor(1, "comfy-env nodes") as thread:
+        for cls in thread.submit(lambda: asyncio.run(listed())).result():
+            schema = cls.GET_SCHEMA()
+            classes[schema.node_id] = cls
+            if schema.display_name is not None:
+                names[schema.node_id] = schema.display_name
+
+
+def packages(folder: Path, plans: Sequence[EnvPlan], nodes_package: str) -> list[str]:
+    """Return the package that each environment's classes come from.
+
+    An environment of an older pack has the folder its file lies in. One without patterns that is called as a folder of the
+    pack's nodes has that folder.
+    """
+    are_older = any(legacy.FILE in plan.source for plan in plans)
+    older = {env.source: legacy.package(folder, env.folder) for env in legacy.envs(folder)} if are_older else {}
+    names = env_names(folder) if len(plans) > 1 else {}
+    return [older.get(plan.source) or _named_folder(folder, plan, names.get(plan.key, ""), nodes_package) for plan in plans]
+
+
+def _named_folder(folder: Path, plan: EnvPlan, name: str, nodes_package: str) -> str:
+    inner = folder.joinpath(*nodes_package.split("."), name)
+    return f"{nodes_package}.{name}" if name and not plan.nodes and (inner / "__init__.py").is_file() else nodes_package
 
 
 def owners(names: Iterable[str], plans: Iterable[EnvPlan]) -> dict[str, EnvPlan]:
@@ -67,10 +107,10 @@ def _tensor(torch: Any, numpy: Any, value: Any) -> Any:
     return torch.from_numpy(fit)
 
 
-def host_packages(folder: Path, nodes_package: str) -> list[str]:
-    """Return the packages of nodes that an older pack leaves in the host: folders beside those with a file of their own."""
-    place = folder / nodes_package
-    if (place / legacy.FILE).is_file() or not list(place.glob(f"*/{legacy.FILE}")):
+def host_packages(folder: Path, nodes_package: str, taken: Iterable[str]) -> list[str]:
+    """Return the packages of nodes that a pack leaves in the host: folders beside those that are an environment's, `taken`."""
+    taken = set(taken)
+    if nodes_package in taken or not any(package.startswith(nodes_package + ".") for package in taken):
         return []
-    inner = sorted(path.parent for path in place.glob("*/__init__.py") if not (path.parent / legacy.FILE).is_file())
-    return [f"{nodes_package}.{path.name}" for path in inner]
+    inner = sorted(path.parent.name for path in folder.joinpath(*nodes_package.split(".")).glob("*/__init__.py"))
+    return [package for name in inner if (package := f"{nodes_package}.{name}") not in taken]

@@ -39,6 +39,11 @@ def declares_envs(folder: str | Path) -> bool:
     return _has_table(folder) or legacy.declares(folder)
 
 
+def env_names(folder: str | Path) -> dict[str, str]:
+    """Return the name each environment of a pack has in its declaration, '' for one without, by the plan's key."""
+    return {identity.key(pack, declared.name): declared.name for declared, pack in _read(Path(folder))}
+
+
 def is_pack(folder: Path) -> bool:
     """Return whether the folder is a pack's, by the files that could declare an environment."""
     return any((folder / name).is_file() for name in (documents.FILE, pixi_manifest.FILE)) or legacy.declares(folder)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,11 @@ class Snapshot:
             {name: text for name, text in self.names.items() if name in kept},
             self.web, self.registered, self.python, self.torch, self.key, self.origin,
         )
+
+    def with_more(self, other: Snapshot) -> Snapshot:
+        """Return the snapshot with the classes of another environment of the same pack beside its own."""
+        return replace(self, nodes={**self.nodes, **other.nodes}, names={**self.names, **other.names},
+                       registered=tuple(dict.fromkeys(map(tuple, (*self.registered, *other.registered)))))
 
 
 def read(path: Path, origin: str = "env") -> Snapshot | None:

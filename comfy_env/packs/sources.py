@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from comfy_env.packs import sources_v3
 from comfy_env.packs.snapshot import Snapshot
 
 METHODS = ("IS_CHANGED", "VALIDATE_INPUTS", "check_lazy_status")
@@ -26,6 +27,9 @@ def read_sources(folder: Path, packages: Iterable[str] = ()) -> Snapshot:
     mapped = {name: cls for tree in files for name, cls in _mapping(tree, "NODE_CLASS_MAPPINGS").items()}
     names = {name: text for tree in files for name, text in _mapping(tree, "NODE_DISPLAY_NAME_MAPPINGS").items() if isinstance(text, str)}
     nodes = {name: _described(classes.get(_class_name(cls)), classes) for name, cls in mapped.items()}
+    for id, name, node in (found for tree in files for found in sources_v3.described(tree, _literal)):
+        nodes[id] = node
+        names.update({id: name} if name else {})
     return Snapshot(nodes=nodes, names=names, origin="sources")
 
 

@@ -167,7 +167,8 @@ class WorkerPool:
     def release(self, plan: EnvPlan | str, want: Want | None = None) -> Released | None:
         """Ask a worker to give back everything it holds; None where there is no worker.
 
-        Raises `LaneBusy` when the lane was not to be had for `COMFY_ENV_COMMAND_LOCK_SECONDS`.
+        Raises `LaneBusy` when the lane was not to be had for `COMFY_ENV_COMMAND_LOCK_SECONDS`, `LaneLost` when the worker ended
+        while it was asked.
         """
         seat = self._known(plan)
         return release(seat, want) if seat and has_process(seat.env) else None

@@ -7,7 +7,6 @@ reaches memory that the host looks at.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import threading
@@ -19,8 +18,9 @@ from typing import Any
 from comfy_env.errors import DecodeRefused, EncodeRefused, LaneBusy, ReferenceLost
 from comfy_env.transport.tensors import load_torch
 from comfy_env.worker.wire import proof
-from comfy_env.worker.wire.cuda import Cuda
+from comfy_env.worker.wire.cuda import Cards
 from comfy_env.worker.wire.devices import Card, Devices
+from comfy_env.worker.wire.devices import digest as digest_of
 from comfy_env.worker.wire.faults import CannotShare
 from comfy_env.worker.wire.kinds import Kind
 
@@ -32,34 +32,7 @@ _SIZE = 1 << 20
 _REFUSED = (DecodeRefused, EncodeRefused, ReferenceLost, LaneBusy, TimeoutError, RuntimeError)   # the last: what torch says of a device
 
 
-class Cards:
-    """This process's device memory, found once."""
-
-    def __init__(self) -> None:
-        self.card: Card | None = None
-        self._why = ""
-        self._lock = threading.Lock()
-
-    def find(self) -> Card:
-        """Return the device memory that can be shared; raises CannotShare. Imports torch."""
-        with self._lock:
-            if self.card is None and not self._why:
-                self._look()
-        if self.card is None:
-            raise CannotShare(self._why)
-        return self.card
-
-    def _look(self) -> None:
-        torch = load_torch()
-        try:
-            if torch is None:
-                raise CannotShare("there is no torch in this process")
-            self.card = Cuda(torch)
-        except CannotShare as fault:
-            self._why = str(fault)
-
-
-cards = Cards()
+cards = Cards(load_torch)
 
 
 class HostDevices(Devices):
@@ -136,7 +109,7 @@ class HostDevices(Devices):
             answer = self._ask({"uuid": uuid, "canary": canary, "in_place": self.policy > 1})
             if "digest" not in answer:
                 return f"the worker says: {answer.get('why', 'nothing')}"
-            there, back = answer["digest"], _digest(answer["echo"])
+            there, back = answer["digest"], digest_of(answer["echo"])
             return _wrong("canary on the device", there, digest) or _wrong("canary's echo from it", back, digest)
         finally:
             del self.verdicts[uuid]
@@ -149,11 +122,7 @@ def _canary(card: Card, index: int) -> tuple[list[Any], str]:
     plain = torch.frombuffer(bytearray(os.urandom(_SIZE)), dtype=torch.uint8)
     whole = card.place(plain, index)
     parts = [(0, _SIZE), (4096, _SIZE // 2), (_SIZE // 2 + 1, _SIZE // 4)]
-    return [whole.narrow(0, *part) for part in parts], _digest([plain.narrow(0, *part) for part in parts])
-
-
-def _digest(tensors: Any) -> str:
-    return hashlib.sha256(b"".join(bytes(tensor.cpu().contiguous().numpy()) for tensor in tensors)).hexdigest()
+    return [whole.narrow(0, *part) for part in parts], digest_of([plain.narrow(0, *part) for part in parts])
 
 
 def _wrong(what: str, came: Any, due: str) -> str:

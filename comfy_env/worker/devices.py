@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable
 from typing import Any, Optional
 
 from . import tensors
 from .raised import text_of
-from .wire.cuda import Cuda
-from .wire.devices import Card, Devices
+from .wire.cuda import Cards
+from .wire.devices import Devices, digest
 from .wire.faults import CannotShare
 
 log = logging.getLogger("comfy_env")
-
-
-class Cards:
-    """This process's device memory, found once."""
-
-    def __init__(self) -> None:
-        self.card: Optional[Card] = None
-        self._why = ""
-
-    def find(self) -> Card:
-        """Return the device memory that can be shared; raises CannotShare. Imports torch."""
-        if self.card is None and not self._why:
-            self._look()
-        if self.card is None:
-            raise CannotShare(self._why)
-        return self.card
-
-    def _look(self) -> None:
-        torch = tensors.load("torch")
-        try:
-            if torch is None:
-                raise CannotShare("there is no torch in this process")
-            self.card = Cuda(torch)
-        except CannotShare as fault:
-            self._why = str(fault)
-
-
-cards = Cards()
+cards = Cards(lambda: tensors.load("torch"))
 
 
 def open_devices() -> Devices:
@@ -84,9 +56,7 @@ def _canary(devices: Devices, message: dict[str, Any]) -> dict[str, Any]:
     index = devices.find(uuid)
     devices.verdicts[uuid], devices.strict = "", True   # for the echo; the verdict follows
     devices.in_place = message.get("in_place") is True
-    content = [tensor.cpu().contiguous() for tensor in came]
-    digest = hashlib.sha256(b"".join(bytes(tensor.numpy()) for tensor in content)).hexdigest()
-    return {"digest": digest, "echo": [devices.card.place(tensor, index) for tensor in content]}
+    return {"digest": digest(came), "echo": [devices.card.place(tensor.cpu(), index) for tensor in came]}
 
 
 def _verdicts(devices: Devices, message: dict[str, Any]) -> dict[str, Any]:

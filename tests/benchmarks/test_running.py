@@ -108,3 +108,10 @@ def test_a_job_that_ends_without_a_word_is_told_as_failed(monkeypatch, tmp_path)
     script.chmod(0o755)
     monkeypatch.setattr(venvs, "python_of", lambda key: script)
     assert running.facts_of("cold", "pipe") == [{"row": "cold", "value": 1}, {"job": "cold", "failed": "ended with 3: last words"}]
+
+
+def test_a_comfyui_that_does_not_come_up_costs_its_row_and_nothing_else(monkeypatch, tmp_path):
+    monkeypatch.setenv("COMFY_ENV_COMFYUI", str(tmp_path))
+    monkeypatch.setenv("COMFY_ENV_COMFYUI_PYTHON", "/bin/false")
+    [fact] = comfyui_nodes.facts()
+    assert fact["failed"].startswith("CalledProcessError")

@@ -117,3 +117,11 @@ def test_a_page_and_its_picture_are_made_of_a_run_with_gaps(run, tmp_path):
     subprocess.run(command, cwd=CHECKOUT, check=True, stdout=subprocess.DEVNULL)
     assert (tmp_path / "page.md").read_text() == page.text(run, True)
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_of_fewer_than_five_rounds_calls_itself_provisional(run):
+    assert page.FEW in page.text(run, False)
+    for row in run["rows"].values():
+        for cell in row.values():
+            cell["rounds"] = cell["rounds"] * 2
+    assert page.FEW not in page.text(run, False)

@@ -12,6 +12,7 @@ import pytest
 from comfy_env import CallOptions, EnvPlan, WorkerPool
 from comfy_env.comfyui import serializers
 from comfy_env.comfyui.entry import homes
+from comfy_env.comfyui.snapshot import home_of
 from comfy_env.packs import legacy
 from comfy_env.packs.pins import pins
 from comfy_env.settings import Settings
@@ -129,6 +130,13 @@ def test_a_name_that_is_no_more_says_how_to_migrate(name):
     assert "ImportError" in done.stderr and "comfy-env migrate" in done.stderr
 
 
+def test_an_environment_is_described_with_the_folder_of_nodes_that_is_its_own():
+    first, second = EnvPlan.from_pack(PACKS / "parts")
+    assert [home_of(plan).packages for plan in (first, second)] == [("nodes.first",), ("nodes.second",)]
+    (whole,) = EnvPlan.from_pack(PACKS / "whole")
+    assert home_of(whole).packages == ()
+
+
 # ---------------------------------------------------------------- building and running
 
 @pytest.fixture(scope="module")
@@ -194,11 +202,13 @@ def test_a_migrated_pack_declares_the_same_environments(name, tmp_path):
     pack = tmp_path / name
     shutil.copytree(PACKS / name, pack)
     before = EnvPlan.from_pack(pack)
+    places = [home.packages for _, home in homes(pack, name, "nodes")]
     done = python("-m", "comfy_env.cli", "migrate", pack, "--write")
     assert done.returncode == 0, done.stderr
     for file in pack.rglob("comfy-env*.toml"):
         file.unlink()
     after = EnvPlan.from_pack(pack)
+    assert [home.packages for _, home in homes(pack, name, "nodes")] == places
     told = [(p.backend, p.python, set(p.dependencies), p.variables, p.limits, p.conda, p.torch) for p in after]
     assert told == [(p.backend, p.python, set(p.dependencies), p.variables, p.limits, p.conda, p.torch) for p in before]
 

@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comfy_env import errors
-from comfy_env.comfyui import choices, failures
+from comfy_env.comfyui import choices, failures, paths
 from comfy_env.comfyui.fingerprints import Fingerprints
 from comfy_env.packs import plain as reading
 from comfy_env.packs import snapshot
 from comfy_env.packs.sources import read_sources
+from comfy_env.worker.comfy import model_management, results
 from comfy_env.worker.comfy import outbox as outboxes
 from comfy_env.worker.comfy import plain as writing
-from comfy_env.worker.comfy import results
+from comfy_env.worker.comfy.census import Census
 from comfy_env.worker.comfy.files import FileNames
 from comfy_env.worker.comfy.questions import mark
 
@@ -276,9 +277,36 @@ def test_an_unknown_class_keeps_its_name():
     assert type(failures.translated(raised("again", "pack.nodes.Odd"), "e")) is type(told)
 
 
+def test_cores_interrupt_that_is_no_exception_is_an_interrupt_all_the_same(monkeypatch):
+    class InterruptProcessingException(BaseException):
+        pass
+
+    flag = []
+    core = types.SimpleNamespace(InterruptProcessingException=InterruptProcessingException, interrupt_current_processing=flag.append)
+    monkeypatch.setitem(sys.modules, "comfy.model_management", core)
+    error = errors.NodeRaised("InterruptProcessingException: ", env="e", generation=1)
+    error.remote_type = "comfy.model_management.InterruptProcessingException"
+    assert type(failures.translated(error, "e")) is InterruptProcessingException and flag == [False]
+
+
+@pytest.mark.parametrize(("verbose", "told"), [("INFO", {"verbose": "INFO"}), (["DEBUG", "/log.txt"], {})])
+def test_a_flag_that_names_a_log_file_is_not_handed_to_workers(monkeypatch, verbose, told):
+    monkeypatch.setitem(sys.modules, "comfy.cli_args", types.SimpleNamespace(args=types.SimpleNamespace(verbose=verbose, port=8188)))
+    assert paths.flags() == told
+
+
 def test_an_error_of_the_pool_stays_itself():
     error = errors.EnvNotBuilt("the environment is not built")
     assert failures.translated(error, "e") is error
+
+
+# ---------------------------------------------------------------- what a worker holds
+
+def test_a_worker_without_torch_holds_no_models_and_says_so_quietly(monkeypatch):
+    monkeypatch.setitem(sys.modules, "comfy.model_management", model_management)   # what stands in for core's there
+    assert Census().models() == [] and Census().held() == 0
+    Census().unload()
+    Census().unload_one("m1", None)
 
 
 # ---------------------------------------------------------------- reports

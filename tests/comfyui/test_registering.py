@@ -1,11 +1,15 @@
 """What a pack costs before any of its nodes runs, what it needs of its host, and what the host shows of it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from comfy_env import EnvPlan, NodeRaised, Settings
+from comfy_env.comfyui import snapshot
 
 NODES = '''
 class One:
@@ -168,6 +172,27 @@ def test_the_status_page_tells_what_to_do(unbuilt):
     assert status == 200 and "comfy-env build" in text and "<table>" in text
 
 
+def test_the_v3_nodes_of_an_unbuilt_environment_are_listed_and_say_how_to_build_it(start, packs):
+    inputs = 'inputs=[io.Int.Input("n", default=2**3, max=TOP), io.Image.Input("i", optional=True)]'
+    source = V3.replace("V3Here", "V3There").replace("inputs=[]", inputs)
+    host = start(packs.isolated("pack_v3_unbuilt", source, table=UNBUILT), snapshots=False)
+    code = """
+import nodes
+cls = nodes.NODE_CLASS_MAPPINGS["V3There"]
+answer = [cls.INPUT_TYPES(), cls.RETURN_TYPES, cls.CATEGORY, nodes.NODE_DISPLAY_NAME_MAPPINGS["V3There"]]
+"""
+    assert host.python(code) == [{"required": {"n": ["INT", {"default": 8}]}, "optional": {"i": ["IMAGE", {}]}}, ["INT"], "test", "V3 here"]
+    error = host.run(prompt=show(["1", 0], n1=("V3There", {"n": 1})))["error"]
+    assert error["exception_type"] == "comfy_env.errors.EnvNotBuilt" and "comfy-env build" in error["exception_message"]
+
+
+def test_v3_nodes_that_were_read_from_the_sources_run_once_there_is_a_worker(start, packs):
+    host = start(packs.isolated("pack_v3_read", V3.replace("V3Here", "V3Read")), snapshots=False)
+    for _ in range(2):
+        assert host.texts(show(["1", 0], n1=("V3Read", {})))["show"] == ["3"]
+        host.python("import nodes\nanswer = repr(nodes.NODE_CLASS_MAPPINGS['V3Read'].INPUT_TYPES())")
+
+
 # ---------------------------------------------------------------- a pack that registers more than nodes
 
 @pytest.fixture(scope="module")
@@ -268,6 +293,85 @@ def test_a_pack_without_an_environment_is_imported_in_the_host(start, packs):
     code = "import nodes\nfrom comfy_env.comfyui.proxies import Proxy\nanswer = issubclass(nodes.NODE_CLASS_MAPPINGS['Kept'], Proxy)"
     assert host.python(code) is False
     assert host.texts(show(["1", 0], n1=("Kept", {})))["show"] == ["5"]
+
+
+V3 = '''
+from comfy_api.latest import ComfyExtension, io
+
+
+class Here(io.ComfyNode):
+    @classmethod
+    def define_schema(cls):
+        return io.Schema(node_id="V3Here", display_name="V3 here", category="test", inputs=[], outputs=[io.Int.Output()])
+
+    @classmethod
+    def execute(cls):
+        return io.NodeOutput(3)
+
+
+class Extension(ComfyExtension):
+    async def get_node_list(self):
+        return [Here]
+
+
+async def comfy_entrypoint():
+    return Extension()
+'''
+
+
+def test_a_v3_pack_without_an_environment_is_imported_in_the_host(start, packs):
+    host = start(packs.undeclared("pack_v3_none", V3), snapshots=False)
+    assert host.texts(show(["1", 0], n1=("V3Here", {})))["show"] == ["3"]
+    assert host.python("import nodes\nanswer = nodes.NODE_DISPLAY_NAME_MAPPINGS['V3Here']") == "V3 here"
+
+
+# ---------------------------------------------------------------- describing without a ComfyUI
+
+TWO = '''
+[tool.comfy-env.envs.classic]
+backend = "pack_two"
+nodes = ["Classic*"]
+
+[tool.comfy-env.envs.modern]
+backend = "pack_two"
+nodes = ["Modern*"]
+'''
+
+
+def test_a_shipped_snapshot_holds_the_nodes_of_every_environment(core, packs, place):
+    nodes = ROUTES.split("class Kept")[1]
+    pack = packs.isolated("pack_two", f"class ClassicOne{nodes}\n\nclass ModernOne{nodes}".replace('{"Kept": Kept}', "{}")
+                          + '\nNODE_CLASS_MAPPINGS = {"ClassicOne": ClassicOne, "ModernOne": ModernOne}\n', table=TWO)
+    variables = {f"COMFY_ENV_{name}": str(place / f"two-{name.lower()}") for name in ("ENVS", "RUNTIME", "LOGS")}
+    done = comfy_env_cli(core[1], "snapshot", pack, "--comfyui", core[0], "--ship", "--json", **variables)
+    assert [row["nodes"] for row in json.loads(done.stdout)["snapshots"]] == [["ClassicOne"], ["ModernOne"]]
+    assert sorted(json.loads((pack / "comfy-env-snapshot.json").read_text())["nodes"]) == ["ClassicOne", "ModernOne"]
+
+
+def comfy_env_cli(python, *arguments, **variables):
+    command = [python, "-m", "comfy_env.cli", *map(str, arguments)]
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_pack_outside_comfyuis_folder_is_described_with_the_one_that_ran_it_last(core, unbuilt, place):
+    settings = Settings(envs_folder=place / "envs")
+    assert snapshot.comfyui_of(place, settings) == Path(core[0]).resolve()
+    outside = snapshot.Outside(snapshot.comfyui_of(place, settings), place)
+    assert outside.core_version() == unbuilt.python("import comfyui_version\nanswer = comfyui_version.__version__")
+    assert snapshot.comfyui_of(place, Settings(envs_folder=place / "nothing")) is None
+
+
+def test_a_pack_that_needs_comfyui_where_none_is_known_is_told_the_way(tmp_path):
+    (tmp_path / "pack" / "nodes").mkdir(parents=True)
+    (tmp_path / "pack" / "__init__.py").write_text("from comfy_env import register_nodes\nNODE_CLASS_MAPPINGS, _ = register_nodes()\n")
+    (tmp_path / "pack" / "nodes" / "__init__.py").write_text("import folder_paths\n")
+    plan = EnvPlan.existing(sys.executable, "needy", root=tmp_path / "pack")
+    settings = Settings(**{f"{name}_folder": tmp_path / name for name in ("envs", "runtime", "log")})
+    with pytest.raises(NodeRaised, match="No module named 'folder_paths'") as caught:
+        snapshot.take_outside(plan, settings)
+    assert "--comfyui" in caught.value.hint
 
 
 # ---------------------------------------------------------------- requirements

@@ -118,6 +118,17 @@ def test_a_handle_of_a_generation_that_died_is_refused_by_name(card, monkeypatch
         assert torch.equal(value.cpu(), ramp(COUNT))
 
 
+@pytest.mark.parametrize("count", [10, COUNT])
+def test_a_device_that_fails_while_a_result_is_written_is_a_named_refusal_and_the_worker_goes_on(worker, card, count):
+    worker.call("sim_card:faulty", "fails")
+    worker.call("sim_card:hindered", "it was refused before")
+    answer = worker.call("sim_card:make", count)
+    assert answer.kind.name == "REFUSED" and "value cannot be read from its device cuda:0 (the simulated device fails)" in answer.text
+    worker.call("sim_card:faulty", "")
+    worker.call("sim_card:hindered", "")
+    assert torch.equal(worker.value("sim_card:make", count).cpu(), ramp(count))
+
+
 def test_many_small_tensors_travel_as_bytes_and_stay_on_their_device(worker, card):
     exports = card.exports
     values = [card.place(ramp(10) + number, number % 2) for number in range(300)]
@@ -203,14 +214,14 @@ def test_memory_that_was_not_agreed_on_is_not_looked_at(card):
 
 
 FORGED = {
-    "beyond its allocation": ((), lambda args: (*args[:2], 1 << 40, *args[3:])),
-    "before its allocation": ((), lambda args: (*args[:2], -8, *args[3:])),
-    "larger than its shape": ((), lambda args: (*args[:3], args[3] + 4, *args[4:])),
-    "a handle that is a number": ((), lambda args: (args[0], 7, *args[2:])),
-    "a handle of rubbish": ((), lambda args: (args[0], "00" * 64, *args[2:])),
-    "a handle that is no hex": ((), lambda args: (args[0], "zz", *args[2:])),
-    "without a lease": ((), lambda args: (*args[:5], b"x")),
-    "too short": ((), lambda args: args[:5]),
+    "beyond its allocation": ("lie outside", lambda args: (*args[:2], 1 << 40, *args[3:])),
+    "before its allocation": ("lie outside", lambda args: (*args[:2], -8, *args[3:])),
+    "larger than its shape": ("does not fit the bytes", lambda args: (*args[:3], args[3] + 4, *args[4:])),
+    "a handle that is a number": ("something else than it must be", lambda args: (args[0], 7, *args[2:])),
+    "a handle of rubbish": ("no such handle", lambda args: (args[0], "00" * 64, *args[2:])),
+    "a handle that is no hex": ("non-hexadecimal", lambda args: (args[0], "zz", *args[2:])),
+    "without a lease": ("something else than it must be", lambda args: (*args[:5], b"x")),
+    "too short": ("where none is lent", lambda args: args[:5]),
 }
 
 
@@ -220,7 +231,7 @@ def test_a_forged_description_of_device_memory_is_refused(card, name):
     ends.devices.verdicts["SIM-0"] = ""
     forge = FORGED[name][1]
     ends.guest._rows[type(card.place(ramp(2), 0))] = lambda tensor: _forged(ends.guest._write_tensor(tensor), forge)
-    with pytest.raises((DecodeRefused, ReferenceLost)):
+    with pytest.raises((DecodeRefused, ReferenceLost), match=FORGED[name][0]):
         ends.to_host([card.place(ramp(COUNT), 0)])
 
 

@@ -6,7 +6,10 @@ import pytest
 
 from comfy_env import EnvPlan, errors
 from comfy_env.hooks import Registry
-from comfy_env.pool import WorkerPool
+from comfy_env.lifecycle.events import KillWanted
+from comfy_env.pool import WorkerPool, lanes
+from comfy_env.pool.clocks import LivedClock
+from comfy_env.pool.watcher import Watcher
 from comfy_env.testing.audit import wait_until
 from comfy_env.testing.scripted import Dies, ScriptedBackend
 from comfy_env.values import ExitStatus
@@ -44,6 +47,62 @@ def test_an_error_in_one_look_is_logged_and_the_next_death_is_seen(pool, caplog)
     with pytest.raises(errors.WorkerCrashed, match="status 5"):
         pool.call(PLAN, "m:die")
     assert pool.call(PLAN, "m:double", 2) == 4
+
+
+def test_a_limit_that_becomes_earlier_while_the_watcher_looks_at_the_limits_is_not_slept_over():
+    woken = []
+
+    def seats():
+        watcher.wake_by(100.3)   # another thread's event, after this environment was looked at and before the watcher sleeps
+        return ()
+
+    watcher = Watcher(LivedClock(), lambda: 100.0, seats, lambda: None, 10.0)
+    watcher._thread, watcher._until, watcher._do = threading.current_thread(), 99.0, woken.append
+    watcher._timeout()
+    assert len(woken) == 1
+
+
+def test_a_kill_that_meets_a_replacement_waits_for_the_worker_that_it_ends(pool):
+    """Another one came in place of the first a moment before."""
+    assert pool.call(PLAN, "m:double", 1) == 2
+    (seat,) = pool.seats()
+    met = []
+
+    def meeting(real):
+        def post(*given, **more):
+            if not met and any(isinstance(one, KillWanted) for one in given):
+                met.append(seat.env.row.generation)
+                pool.kill(PLAN)
+                assert pool.call(PLAN, "m:double", 2) == 4
+            return real(*given, **more)
+
+        return post
+
+    seat.post, seat.post_if = meeting(seat.post), meeting(seat.post_if)
+    assert pool.kill(PLAN)
+    assert met == [1] and seat.env.ledger.generation == 2
+    assert pool.record(PLAN) is None, "the second is gone, too"
+
+
+def test_a_caller_that_comes_round_when_its_worker_and_the_next_are_long_dead_gets_its_own_failure(pool, monkeypatch):
+    """Between its acceptance and its call two generations came and went, and with them what was kept of its worker."""
+    assert pool.call(PLAN, "m:double", 1) == 2
+    (seat,) = pool.seats()
+    real = lanes._accept
+
+    def slow(seat, ticket, generation):
+        accepted = real(seat, ticket, generation)
+        monkeypatch.setattr(lanes, "_accept", real)
+        for number in range(2):
+            pool.kill(PLAN)
+            assert pool.call(PLAN, "m:double", number) == 2 * number
+        assert generation not in seat.workers
+        return accepted
+
+    monkeypatch.setattr(lanes, "_accept", slow)
+    with pytest.raises(errors.WorkerCrashed):
+        pool.call(PLAN, "m:double", 5)
+    assert pool.call(PLAN, "m:double", 3) == 6
 
 
 def test_a_pool_that_never_called_closes_without_ever_having_opened_anything(settings):

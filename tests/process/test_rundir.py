@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from comfy_env.errors import ComfyEnvError
-from comfy_env.process import locks, records, rundir
+from comfy_env.process import locks, records, rundir, sweep
 from comfy_env.process.rundir import SOURCE, HostRun
 
 ASK = """
@@ -140,6 +143,60 @@ def test_opening_a_path_again_that_this_process_locked_is_refused_because_it_wou
         with pytest.raises(ComfyEnvError, match="locked by this process"):
             ask(lock_of(host))
     assert holder_seen_by_another_process(lock_of(host)) == str(os.getpid())
+
+
+def test_a_pool_that_sweeps_while_another_of_its_process_opens_leaves_that_one_alone(runtime, monkeypatch):
+    """A kernel lock does not stand between threads of one process: the file was seen before it was ours, and is locked afterwards."""
+    HostRun.open(runtime).close()
+    seen, opened, sweeps = threading.Event(), threading.Event(), []
+    real_lock, real_open = locks.HeldLock, locks.open_regular
+
+    def slow_lock(path, fd):
+        if not sweeps:
+            sweeps.append(threading.Thread(target=sweep.sweep, args=(runtime,)))
+            sweeps[0].start()
+            seen.wait(0.5)   # in vain, where who holds a path is looked at in the same step
+        return real_lock(path, fd)
+
+    def slow_open(path, flags):
+        fd = real_open(path, flags)
+        if threading.current_thread() in sweeps and not opened.is_set():
+            seen.set()
+            opened.wait(20)
+        return fd
+
+    monkeypatch.setattr(locks, "HeldLock", slow_lock)
+    monkeypatch.setattr(locks, "open_regular", slow_open)
+    run = HostRun.open(runtime)
+    opened.set()
+    sweeps[0].join(20)
+    assert _held_from_outside(run) and (run.folder / "worker" / "__main__.py").exists()
+    run.close()
+
+
+def _held_from_outside(run):
+    """Tell whether another process finds a host's lock held."""
+    child = os.fork()
+    if child == 0:
+        free = 2
+        with contextlib.suppress(OSError):
+            fd = os.open(run._lock.path, os.O_RDWR)
+            free = 0
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = 1
+        os._exit(free)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_host_of_this_process_that_opens_just_as_a_sweep_comes_by_is_left_alone(runtime, monkeypatch):
+    host = HostRun.open(runtime)
+    monkeypatch.setattr(locks, "ours", lambda path, real=locks.ours: sys._getframe(1).f_code.co_name == "_must_not_be_ours" and real(path))
+    for dry_run in (True, False):
+        report = sweep.sweep(runtime, dry_run)
+        assert (report.killed, report.removed) == ([], [])
+    monkeypatch.undo()
+    assert _held_from_outside(host)
+    host.close()
 
 
 def test_a_lock_somebody_else_holds_cannot_be_taken_and_a_free_one_can(runtime):

@@ -51,8 +51,8 @@ class Census:
     def unload(self) -> None:
         """Have core unload every model, and move the others to main memory."""
         management = sys.modules.get("comfy.model_management")
-        if management is not None:
-            management.unload_all_models()
+        if "unload_all_models" in getattr(management, "__dict__", ()):
+            management.unload_all_models()   # type: ignore[union-attr]
         for one in list(self._loaded()):   # core spares what lies on another device than its first
             one.model_unload()
             self._loaded().remove(one)
@@ -72,7 +72,8 @@ class Census:
 
     @staticmethod
     def _loaded() -> list[Any]:
-        found = getattr(sys.modules.get("comfy.model_management"), "current_loaded_models", None)
+        """Return core's list. Its stand-in, where there is no torch, has none and says so with an ImportError to whoever asks."""
+        found = getattr(sys.modules.get("comfy.model_management"), "__dict__", {}).get("current_loaded_models")
         return found if found is not None else []
 
     def _listed(self, one: Any) -> dict[str, Any]:

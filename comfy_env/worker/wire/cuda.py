@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
 
-from .devices import Export, Region
+from .devices import Card, Export, Region
 from .faults import CannotShare
 
 _DRIVER = "libcuda.so.1"
@@ -75,12 +76,40 @@ class _Driver:
         return Region(base.value, size.value)
 
 
+class Cards:
+    """The device memory of this process, found once. ``card`` is what was found, ``load_torch`` returns None without torch."""
+
+    def __init__(self, load_torch: Callable[[], Any]) -> None:
+        self.card: Optional[Card] = None
+        self._load_torch = load_torch
+        self._why = ""
+        self._lock = threading.Lock()
+
+    def find(self) -> Card:
+        """Return the device memory that can be shared; raises CannotShare. Imports torch."""
+        if self.card is None:
+            with self._lock:
+                self._look()
+        if self.card is None:
+            raise CannotShare(self._why)
+        return self.card
+
+    def _look(self) -> None:
+        if self.card is None and not self._why:
+            try:
+                self.card = Cuda(self._load_torch())
+            except (CannotShare, RuntimeError) as error:   # the latter: what torch says of a driver it cannot work with
+                self._why = str(error)
+
+
 class Cuda:
     """CUDA through torch; raises CannotShare where this process cannot show device memory to another."""
 
     kind = "cuda"
 
     def __init__(self, torch: Any) -> None:
+        if torch is None:
+            raise CannotShare("there is no torch in this process")
         if getattr(torch.version, "hip", None):
             raise CannotShare("torch is built for ROCm, whose memory is not shared by this version")
         if not torch.cuda.is_available():

@@ -41,12 +41,14 @@ def write_tensor(tensor: Any, devices: Optional[Devices] = None, lends: bool = F
     shape = tuple(tensor.shape)
     plain, stride = _dense(tensor.detach().resolve_conj().resolve_neg())
     if device != "cpu":
-        if devices is not None:
-            lent = devices.lend(plain) if lends and devices.lends(plain) else None
-            if lent is not None:
-                return sealed.LENT, (str(tensor.dtype)[6:], shape, stride, grad, parameter, lent)
-            device = devices.name(tensor.device)
-        plain = plain.cpu()
+        try:
+            lent = devices.lend(plain) if devices is not None and lends and devices.lends(plain) else None
+            plain = plain.cpu() if lent is None else plain
+        except RuntimeError as error:   # what torch says of a device that fails
+            raise EncodeFault(tensor, f"cannot be read from its device {device} ({error})") from error
+        if lent is not None:
+            return sealed.LENT, (str(tensor.dtype)[6:], shape, stride, grad, parameter, lent)
+        device = device if devices is None else devices.name(tensor.device)
     return sealed.TENSOR, (str(tensor.dtype)[6:], shape, stride, device, grad, parameter, _bytes_of(plain))
 
 

@@ -156,6 +156,8 @@ class SimCard:
         self.go()
 
     def run(self, func, args, kwargs):
+        if self.fault == "fails" and func is torch.ops.aten._to_copy.default:
+            raise RuntimeError("the simulated device fails")
         device = kwargs.pop("device", None)
         sims = [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if type(leaf) is Sim]
         index = sims[0].device.index
@@ -289,8 +291,9 @@ def _faults():
 
 
 def _cards():
-    guest = sys.modules.get("comfy_env.worker.devices")
-    return (guest or sys.modules["comfy_env.transport.devices"]).cards
+    """Where this process keeps its device: a host's place comes first, since its in-process workers load a worker's modules too."""
+    host = sys.modules.get("comfy_env.transport.devices")
+    return (host or sys.modules["comfy_env.worker.devices"]).cards
 
 
 def current():
@@ -317,6 +320,10 @@ def _end():
 
 def verdicts():
     return dict(_end().verdicts)
+
+
+def hindered(why):
+    _end().verdicts["SIM-0"] = why
 
 
 def forget_verdicts():
