@@ -4,8 +4,8 @@ A reason names what was found to take the time, not who else is slow. It goes wh
 """
 
 _CALL = (
-    "A call costs the host about 85 µs of Python of its own (some 250 calls of functions: three steps of the lifecycle, ticket, story, the "
-    "next limit, framing, the reading that names no class) and the worker about 35 µs; the system's part is 10 µs each."
+    "On one core a call costs the host about 85 µs of Python of its own (some 250 calls of functions: three steps of the lifecycle, "
+    "ticket, story, the next limit, framing, the reading that names no class) and the worker about 35 µs; the system's part is 10 µs each."
 )
 _SHARED = (
     "The time does not depend on the size, so no byte is touched; what the block's name and the lease cost beyond a no-op was not taken "
@@ -20,8 +20,11 @@ _FRESH = (
 WHY = {
     "noop_pinned": _CALL,
     "noop_pinned_p99": "Looked at on a busy machine only, where others come in between; not taken apart.",
-    "noop_free": f"{_CALL} The bounded spin spares the wake-up, not the Python.",
-    "proxy": "The pool's own call is most of it (see `noop_free`); the layer's share, told below, was not taken apart.",
+    "noop_free": (
+        f"{_CALL} With a core for each side and nobody else about, the fastest tenth took 62 µs: "
+        "the spin spares the wake-up, not the Python."
+    ),
+    "proxy": "Of single runs, 60 to 220 µs lay beside the pool's own call (see `noop_free`); the layer's share was not taken apart.",
     "fresh_3": _FRESH,
     "fresh_192": _FRESH,
     "shared_again_3": _SHARED,

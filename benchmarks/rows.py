@@ -31,12 +31,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
+    """``alone``: nobody else has such a thing, although the job is everyone's."""
+
     key: str
     title: str
     job: str
     unit: str = "ms"
     targets: tuple[Target, ...] = ()
     note: str = ""
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,8 @@ ROWS = (
     Row("cold_torch", "first cold start with torch, to the first result", "born", "ms", (Target(1.1, "inprocess", plus=0.05),),
         "in process: a bare interpreter that imports torch; ours: an env whose workers were never seen before"),
     Row("cold_torch_later", "the same in a later host, which knows what the env's workers import", "born", "ms",
-        (Target(1.1, "inprocess", "cold_torch", plus=0.05),), "the first worker is forked by a zygote that must be made first"),
-    Row("replace_first", "the very first replacement of an env, torch pack", "born", "ms", (), "it makes the zygote"),
+        (Target(1.1, "inprocess", "cold_torch", plus=0.05),), "the first worker is forked by a zygote that must be made first", alone=True),
+    Row("replace_first", "the very first replacement of an env, torch pack", "born", "ms", (), "it makes the zygote", alone=True),
     Row("replace", "replacement after a kill, torch pack, to the next result", "born", "ms",
         (Target(0.03, BEST), Target(0.03, OURS, "cold_torch")), "ours: any but an env's very first one"),
     Row("uss_first", "own memory (USS) of an env's first process, torch imported", "born", "MiB"),
@@ -104,7 +107,7 @@ ROWS = (
     Row("stop_busy", "clean stop with 3 busy workers", "stop", "ms", (_at_most(5.0),), "each sleeps for 60 s"),
     Row("import", "import of the package in the host", "import", "ms", (_at_most(0.030),)),
     Row("import_used", "import of what a host uses of it", "import", "ms", (_at_most(0.030),),
-        "`from comfy_env import EnvPlan, WorkerPool`"),
+        "`from comfy_env import EnvPlan, WorkerPool`", alone=True),
     Row("import_exit", "what an unused import adds to the exit", "import", "ms", (_at_most(0.002),), "\"nothing\" is read as 2 ms"),
     Row("flat_envs", "cost of a call beside 15 envs without a worker / alone", "flat", "", (_at_most(1.2),)),
     Row("flat_workers", "cost of a call beside 15 other workers / alone", "flat", "", (_at_most(1.2),)),

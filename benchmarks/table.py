@@ -43,14 +43,18 @@ def word(told: Iterable[Verdict]) -> str:
 
 def everyone(result: Mapping[str, Any]) -> list[str]:
     """One small table per row: each peer, its median and spread, and how many times ours that is."""
-    return [line for row in measured(result) if len(JOB_BY_KEY[row.job].peers) > 1 for line in _one_row(result, row)]
+    return [line for row in measured(result) if not ours_alone(row) for line in _one_row(result, row)]
+
+
+def ours_alone(row: Row) -> bool:
+    return row.alone or len(JOB_BY_KEY[row.job].peers) == 1
 
 
 def alone(result: Mapping[str, Any]) -> list[str]:
     """What the rows that nobody else has say beside their figure."""
     told = [(row, result["rows"].get(row.key, {}).get(OURS, {}).get("note", "") or row.note) for row in measured(result)]
-    lines = [f"| `{row.key}` | {row.title} | {cell(note)} |" for row, note in told if note and len(JOB_BY_KEY[row.job].peers) == 1]
-    return ["### Rows of this package alone", "", "| row | work | in the last round |", "|---|---|---|", *lines, ""] if lines else []
+    lines = [f"| `{row.key}` | {row.title} | {cell(note)} |" for row, note in told if note and ours_alone(row)]
+    return ["### Rows of this package alone", "", "| row | work | |", "|---|---|---|", *lines, ""] if lines else []
 
 
 def _one_row(result: Mapping[str, Any], row: Row) -> Iterator[str]:
