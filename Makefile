@@ -6,10 +6,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PLUGIN_FOLDERS = $(dir $(wildcard plugins/*/setup.cfg))
 TESTS ?= tests $(if $(PLUGINS),$(wildcard plugins/*/tests))
 # What the README calls in progress has tests of its own that are not part of the promise yet: ALL=1 runs them too.
-IN_PROGRESS = tests/comfyui tests/faults tests/arena
+IN_PROGRESS = tests/faults tests/arena
 
 # What `make check` leaves to `make test`: folders whose tests build environments or start workers by the dozen.
-THOROUGH := backends contract envs examples faults orchestrator real testing
+THOROUGH := backends comfyui contract envs examples faults orchestrator real testing
 # Of the orchestrator, what starts no service.
 PURE := gate listener proto sessions state store
 FAST = $(filter-out $(THOROUGH:%=tests/%/),$(sort $(dir $(wildcard tests/*/__init__.py)))) tests/test_public_api.py \

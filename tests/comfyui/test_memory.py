@@ -1,5 +1,7 @@
 """Models of workers in core's list: counted, evicted, outliving their worker, never raising."""
 
+import importlib.util
+
 import pytest
 
 NODES = '''
@@ -86,7 +88,8 @@ class Exit(Base):
 NODE_CLASS_MAPPINGS = {"Load": Load, "Loaded": Loaded, "Exit": Exit}
 '''
 
-pytestmark = pytest.mark.shares("thread", "process", "fd", "folder")
+pytestmark = [pytest.mark.shares("thread", "process", "fd", "folder"),
+              pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch")]
 SIZES = (1000, 2000, 3000)
 
 

@@ -4,6 +4,45 @@ import os
 
 import pytest
 
+BARE = """
+import sys
+from dataclasses import replace
+
+from comfy_env.backends.local import LocalBackend
+
+
+class Bare(LocalBackend):
+    def launch_for(self, launch):
+        return replace(launch, argv=(sys._base_executable, *launch.argv[1:]))
+
+
+backend = Bare()
+"""
+PLAIN_NODES = '''
+import importlib.util
+import os
+
+import comfy.model_management
+import folder_paths
+from comfy.utils import ProgressBar
+
+
+class Plain:
+    CATEGORY, FUNCTION, RETURN_TYPES = "test", "run", ("STRING",)
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"number": ("INT",)}}
+
+    def run(self, number):
+        comfy.model_management.throw_exception_if_processing_interrupted()
+        ProgressBar(2).update(1)
+        return (f"{number} {importlib.util.find_spec('torch') is None} {os.path.isdir(folder_paths.get_input_directory())}",)
+
+
+NODE_CLASS_MAPPINGS = {"Plain": Plain}
+'''
+
 NODES = '''
 import os
 import threading
@@ -332,6 +371,7 @@ def test_an_error_of_the_packs_own_class_keeps_its_name(host):
 
 
 def test_out_of_memory_is_cores_own_class(host):
+    pytest.importorskip("torch")
     code = """
 import comfy.model_management as mm
 from comfy_env.comfyui.host import host
@@ -442,3 +482,13 @@ def test_folders_are_the_hosts_also_when_they_change(host, place):
     assert f"{place}/output" in host.texts(prompt)["show0"][0]
     host.python("import folder_paths; folder_paths.add_model_folder_path('loras', '/elsewhere/loras')")
     assert "/elsewhere/loras" in host.texts(prompt)["show0"][0]
+
+
+# ---------------------------------------------------------------- an environment without torch, as most are
+
+def test_a_node_runs_in_an_environment_without_torch(start, packs):
+    host = start(packs.isolated("pack_bare", PLAIN_NODES, here__py=BARE))
+    prompt = {"p": {"class_type": "Plain", "inputs": {"number": 4}}, "s": {"class_type": "HostShow", "inputs": {"value": ["p", 0]}}}
+    result = host.run_ok(prompt)
+    bare = host.python("import subprocess, sys\nanswer = subprocess.call([sys._base_executable, '-Ic', 'import torch']) != 0")
+    assert result["outputs"]["s"]["text"] == [repr(f"4 {bare} True")] and result["progress"][0] == ["p", 1, 2]
