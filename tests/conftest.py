@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     place = Path(tempfile.mkdtemp(prefix="cenv-"))
     config.addinivalue_line("markers", "row(*ids): the rows of the reliability table (docs/reference/reliability.md) that this test shows")
     config.addinivalue_line("markers", "long: takes minutes; left out unless asked for by `-m long`")
+    config.addinivalue_line("markers", "alone: runs in an interpreter of its own, as tests must that trace or profile one")
     config.stash[PLACE] = place
     config.stash[STDERR] = os.dup(2)
     config.stash[BEFORE] = {name: os.environ.get(name) for name in ("TMPDIR", MARK, *FOLDERS)}
@@ -77,6 +78,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test marked `alone` in a fresh interpreter: CPython 3.11 can spin for ever in code it has specialised once traced."""
+    if ALONE in os.environ or not pyfuncitem.get_closest_marker("alone"):
+        return None
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pyfuncitem.nodeid]
+    done = subprocess.run(command, cwd=pyfuncitem.config.rootpath, env={**os.environ, ALONE: "1"}, capture_output=True, text=True)
+    if done.returncode:
+        pytest.fail(f"in an interpreter of its own:\n{done.stdout}{done.stderr}", pytrace=False)
+    return True
+
+
+ALONE = "CENV_TEST_ALONE"
 PLACE: pytest.StashKey[Path] = pytest.StashKey()
 STDERR: pytest.StashKey[int] = pytest.StashKey()
 BEFORE: pytest.StashKey[dict[str, str | None]] = pytest.StashKey()

@@ -104,6 +104,7 @@ def _steps(act) -> int:
     return count
 
 
+@pytest.mark.alone
 def test_a_call_takes_no_more_steps_with_many_values_alive_than_with_few(worker):
     made = worker.value("arena_pack:ones", 20_000)
     alive = [worker.value("arena_pack:ones", 20_000) for _ in range(10)]

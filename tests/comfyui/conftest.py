@@ -138,7 +138,8 @@ def packs(place):
 def describe(python, root, folders, variables):
     """Describe packs as `comfy-env build` does after a build."""
     command = [python, "-m", "comfy_env.cli", "snapshot", *map(str, folders), "--comfyui", str(root)]
-    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}   # as for hosts: only a worker could write here
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

@@ -68,6 +68,7 @@ class Tear:
         return self
 
 
+@pytest.mark.alone
 @over("scripted")
 def test_ctrl_c_at_any_line_of_a_call_costs_that_call_and_leaves_the_environment_to_the_next(stage, eventually):
     nth = torn = 0
