@@ -4,7 +4,7 @@ A reason names what was found to take the time, not who else is slow. It goes wh
 """
 
 _CALL = (
-    "On one core a call costs the host about 85 µs of Python of its own (some 250 calls of functions: three steps of the lifecycle, "
+    "On one core a call costs the host about 85 µs of Python of its own (some 230 calls of functions: two steps of the lifecycle, "
     "ticket, story, the next limit, framing, the reading that names no class) and the worker about 35 µs; the system's part is 10 µs each."
 )
 _SHARED = (
@@ -14,7 +14,7 @@ _SHARED = (
 _FRESH = (
     "The one copy on each side is made into pages that are there already; the rest is the node's own result, for which the worker's "
     "allocator takes new pages in every call (one fault per page, 49,152 for 192 MiB). Huge pages for the allocator, "
-    "`GLIBC_TUNABLES=glibc.malloc.hugetlb=1` in the worker's environment, take a good part of that away and are not set yet."
+    "`COMFY_ENV_HUGE_PAGES`, take a good part of that away."
 )
 
 WHY = {

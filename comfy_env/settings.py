@@ -17,7 +17,9 @@ from comfy_env.errors import PlanError
 
 PREFIX = "COMFY_ENV_"
 SWITCH = "0, 1, 2"
-"""The unit of a setting that true and false may stand for, too."""
+ON_OR_OFF = "0, 1"
+SWITCHES = (SWITCH, ON_OR_OFF)
+"""The units of settings that true and false may stand for, too."""
 
 
 def _setting(default: Any, variable: str, unit: str, help: str, low: float = 0, high: float = 86_400) -> Any:
@@ -61,6 +63,9 @@ class Settings:
     gpu: int = _setting(
         1, "COMFY_ENV_GPU", SWITCH, "device memory; 0: not shared, 1: a worker copies inputs there, 2: it reads them in place", high=2
     )
+    huge_pages: int = _setting(
+        1, "COMFY_ENV_HUGE_PAGES", ON_OR_OFF, "whether a worker's allocator asks for huge pages; only where glibc is 2.35 or newer", high=1
+    )
     zygote_idle: float = _setting(
         3600.0, "COMFY_ENV_ZYGOTE_IDLE_SECONDS", "s", "time after an environment's last worker at which its zygote ends", high=1e9
     )
@@ -92,7 +97,7 @@ class Settings:
         for name, value in limits:
             if name not in specs:
                 raise PlanError(f"{name!r} is no limit", hint=f"limits are {', '.join(specs)}")
-            is_switched = isinstance(value, bool) and specs[name].metadata["unit"] == SWITCH
+            is_switched = isinstance(value, bool) and specs[name].metadata["unit"] in SWITCHES
             own[name] = _parse(specs[name], str(int(value) if is_switched else value))
         return replace(self, **own)
 

@@ -51,7 +51,7 @@ def wanted_later(env: Env, event: CallWanted, now: float) -> Step:
 
 
 def wanted_ready(env: Env, event: CallWanted, now: float) -> Step:
-    """Offer the free lane at once; after a long idle time ask for a pong first."""
+    """Give the free lane to an asker that has looked at the worker, else offer it; after a long idle time ask for a pong first."""
     row = env.row
     if row.activity.offered is not None:
         return _queued(env, event), ()
@@ -60,6 +60,8 @@ def wanted_ready(env: Env, event: CallWanted, now: float) -> Step:
     if now - row.activity.since > env.limits.ping_idle:
         nxt = with_row(_queued(env, event), state=State.PINGING, due=now + env.limits.ping)
         return nxt, (Ping(row.generation),)
+    if event.seen == row.generation:
+        return lane.take(env, event.ticket, lane.limit(env, event.silence), now), ()
     return lane.offer(env, event.ticket, event.silence)
 
 
@@ -68,8 +70,7 @@ def accepted(env: Env, event: Accepted, now: float) -> Step:
     was = env.row.activity
     if was.offered != event.ticket:
         return env, ()
-    nxt = with_activity(env, State.BUSY, Activity(None, event.ticket, now, was.silence, None, was.calls + 1))
-    return (nxt if env.row.prompt == env.ledger.prompt else with_row(nxt, prompt=env.ledger.prompt)), ()
+    return lane.take(env, event.ticket, was.silence, now), ()
 
 
 def alive(env: Env, event: CallAlive, now: float) -> Step:

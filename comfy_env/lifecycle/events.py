@@ -32,6 +32,7 @@ class News(Event):
 class CallWanted(Event):
     ticket: Ticket
     silence: float | None = None  # seconds; None: the environment's own limit, 0: no limit
+    seen: int = 0  # the generation whose process its asker has just seen alive: it takes that one's free lane without an offer
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,20 @@ def one_thing_on_the_lane(m: Moment) -> str:
     return "nobody runs in busy" if row.state is State.BUSY and activity.running is None else ""
 
 
+def the_lane_is_given_to_who_is_there(m: Moment) -> str:
+    """A call begins by taking up an offer, or at once where its asker has seen the worker of a free lane that nobody waits for."""
+    row, was, event = m.after.row, m.before, m.event
+    running = row.activity.running
+    if running is None or running == was.row.activity.running:
+        return ""
+    if row.generation not in m.trusted() or row.generation in m.memory.judged or was.row.state is not State.READY:
+        return f"call {running} begins on a lane that is not free"
+    offered = type(event) is e.Accepted and event.ticket == running == was.row.activity.offered
+    seen = type(event) is e.CallWanted and event.ticket == running and event.seen == row.generation
+    first = was.row.activity.offered is None and not was.ledger.waiting
+    return "" if offered or (seen and first) else f"call {running} begins on a lane that it was not given"
+
+
 def nobody_waits_for_nothing(m: Moment) -> str:
     """Where nothing is under way nobody waits."""
     row = m.after.row
@@ -233,6 +247,7 @@ INVARIANTS: tuple[Predicate, ...] = (
     nothing_on_an_unproved_lane,
     the_lane_is_leased_to_its_judge,
     one_thing_on_the_lane,
+    the_lane_is_given_to_who_is_there,
     nobody_waits_for_nothing,
     every_wait_has_a_limit,
     old_news_changes_nothing,

@@ -47,11 +47,22 @@ def in_running_prompt(env: Env) -> bool:
     return bool(env.ledger.prompt) and env.row.prompt == env.ledger.prompt
 
 
+def take(env: Env, ticket: Ticket, silence: float, now: float) -> Env:
+    """Return the env with its lane in the hands of a ticket's asker."""
+    was = env.row.activity
+    nxt = with_activity(env, State.BUSY, Activity(None, ticket, now, silence, None, was.calls + 1))
+    return nxt if env.row.prompt == env.ledger.prompt else with_row(nxt, prompt=env.ledger.prompt)
+
+
+def limit(env: Env, silence: float | None) -> float:
+    """Return the limit of a call's silence, the environment's own where the call has none; 0 is no limit."""
+    return env.limits.call_silence if silence is None else silence
+
+
 def offer(env: Env, ticket: Ticket, silence: float | None) -> Step:
     """Offer the lane to a ticket's asker."""
     was = env.row.activity
-    limit = env.limits.call_silence if silence is None else silence
-    activity = Activity(ticket, None, was.since, limit, None, was.calls, was.swept)
+    activity = Activity(ticket, None, was.since, limit(env, silence), None, was.calls, was.swept)
     return with_activity(env, State.READY, activity), (Dispatch(env.row.generation, ticket),)
 
 

@@ -102,6 +102,7 @@ def _last_line(name: str, value: str) -> str:
 
 UNSAID: dict[type, tuple[str, ...]] = {
     effects.Note: ("level",),
+    events.CallWanted: ("seen",),  # how its asker came to the lane
     events.CrashTold: ("stack",),
     events.StackRead: ("text",),  # the error shows it whole
     events.Proved: ("expected",),  # a digest tells nobody anything

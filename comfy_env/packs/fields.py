@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from comfy_env.packs import pythons, requirements
 from comfy_env.packs.wrong import Wrong, did_you_mean
-from comfy_env.settings import SWITCH, Settings
+from comfy_env.settings import SWITCHES, Settings
 from comfy_env.values import Conda
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -179,7 +179,7 @@ def _limit(key: str, value: Any) -> tuple[str, float]:
     if name not in LIMITS:
         raise Wrong(f"unknown limit {key!r}", did_you_mean(name, LIMITS))
     low, high = LIMITS[name]["low"], LIMITS[name]["high"]
-    if isinstance(value, bool) and LIMITS[name]["unit"] == SWITCH:
+    if isinstance(value, bool) and LIMITS[name]["unit"] in SWITCHES:
         return name, int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise Wrong(f"must be a number from {low:g} to {high:g}, not {value!r}")

@@ -23,6 +23,7 @@ from comfy_env.pool.unmade import unlooked_at
 from comfy_env.process import launch as launching
 from comfy_env.process import lifeline, procs, tree
 from comfy_env.process.output import Output
+from comfy_env.process.variables import with_huge_pages
 from comfy_env.transport import canary as canaries
 from comfy_env.transport.boot import boot_document
 from comfy_env.transport.endpoint import SocketEndpoint, open_endpoint
@@ -85,13 +86,14 @@ def _launched(
 ) -> Worker:
     host, log_file = house.host_run(), house.log_file(seat.key)
     folder = host.worker_folder
+    variables = launching.worker_variables(seat.plan, nonce=run.nonce, host_nonce=host.nonce, generation=generation)
     launch = Launch(
         env=seat.key,
         generation=generation,
         plan=seat.plan,
         argv=launching.command(interpreter, folder, endpoint.boot_fd),
         cwd=run.folder,
-        variables=launching.worker_variables(seat.plan, nonce=run.nonce, host_nonce=host.nonce, generation=generation),
+        variables=with_huge_pages(variables) if seat.env.limits.huge_pages else variables,
         import_roots=tuple(os.path.abspath(root) for root in seat.plan.roots),
         run_folder=run.folder,
         worker_folder=folder,

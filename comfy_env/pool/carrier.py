@@ -49,18 +49,18 @@ class Carrier:
             effects.Note: self._note,
         }
 
-    def __call__(self, seat: Seat, before: Env, event: events.Event, wanted: tuple[Effect, ...]) -> None:
+    def __call__(self, seat: Seat, before: Env, after: Env, event: events.Event, wanted: tuple[Effect, ...]) -> None:
         for effect in wanted:
             self._ways[type(effect)](seat, effect)
-        was, state = before.row.state, seat.env.row.state
+        was, state = before.row.state, after.row.state
         if was is not state or isinstance(event, events.InterruptWanted) or before.row.activity.asking:
-            due = next_due(seat.env)
+            due = next_due(after)
             if due is not None:
                 self._house.watcher.wake_by(due)
         if was is not state and not (was in SERVING and state in SERVING):
             self._changed(seat)
         if self._house.observers:
-            announce(self._house, seat, before, event, wanted)
+            announce(self._house, seat, before, after, event, wanted)
 
     def _spawn(self, seat: Seat, effect: effects.Spawn) -> None:
         seat.performer(effect.generation).submit(lambda: births.spawn(self._house, seat, effect.generation))

@@ -27,14 +27,36 @@ _serving = threading.local()
 
 
 def ask(seat: Seat, ticket: Ticket, message: dict[str, Any], patience: Patience | None) -> Any:
-    """Wait for the lane, run the call on it, return its value or raise its failure."""
-    word = _wait(seat, ticket, patience)
-    if isinstance(word, Settled):
-        raise failure(seat, word.generation, _as_its_caller_knows(word.outcome, ticket))
-    worker = seat.workers.get(word.generation)
+    """Ask for the lane and wait for it, run the call on it, return its value or raise its failure."""
+    generation = _want(seat, ticket)
+    if ticket.left:
+        seat.post(events.CallWithdrawn(ticket.number))
+        seat.post(events.InterruptWanted(ticket.number))
+    if not generation:
+        word = _wait(seat, ticket, patience)
+        if isinstance(word, Settled):
+            raise failure(seat, word.generation, _as_its_caller_knows(word.outcome, ticket))
+        generation = word.generation
+    worker = seat.workers.get(generation)
     if worker is not None:  # else it died long ago and so did its heir: how this call ended is in the mail
         _serve(seat, worker, ticket, message)
     return _conclude(seat, ticket)
+
+
+def _want(seat: Seat, ticket: Ticket) -> int:
+    """Tell the machine of the call; return the generation whose lane was free for it, 0 where it is to wait for one."""
+    number, worker = ticket.number, seat.worker
+    seen = worker.generation if worker is not None and _lives(seat, worker) else 0
+    seat.post(events.CallWanted(number, ticket.options.silence, seen))
+    return seen if seat.env.row.activity.running == number else 0   # a call that began and is over by now has its end in the mail
+
+
+def _lives(seat: Seat, worker: Worker) -> bool:
+    """Tell whether a worker's process runs; an end that nobody noticed yet is told to the machine."""
+    ended = status_of(seat, worker)
+    if ended is not None:
+        seat.post(events.ProcessExited(worker.generation, ended))
+    return ended is None
 
 
 def _serve(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) -> None:
@@ -92,10 +114,8 @@ def _accept(seat: Seat, ticket: Ticket, generation: int) -> bool:
         return env.row.generation == generation and env.row.activity.offered == number
 
     worker = seat.workers.get(generation)
-    ended = status_of(seat, worker) if worker is not None else None
-    if ended is not None:   # nobody noticed yet; the next generation offers itself
-        seat.post(events.ProcessExited(generation, ended))
-        return False
+    if worker is not None and not _lives(seat, worker):
+        return False   # the next generation offers itself
     return seat.post_if(offered, events.Accepted(generation, number))
 
 

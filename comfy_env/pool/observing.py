@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 News = tuple[str, dict[str, Any]]
 
 
-def announce(house: House, seat: Seat, before: Env, event: events.Event, wanted: tuple[effects.Effect, ...]) -> None:
+def announce(house: House, seat: Seat, before: Env, after: Env, event: events.Event, wanted: tuple[effects.Effect, ...]) -> None:
     """Tell every observer; an observer's exception never reaches the pool."""
     hears = house.observers.hears
-    if isinstance(event, events.Accepted) and hears("call_ended"):
-        seat.begun[event.ticket] = seat.clock()
-    news = [one for one in (*_from_event(seat.env, before, event), *_from_effects(seat, before, wanted)) if hears(one[0])]
+    begun = _begun(before, after)
+    if begun is not None and hears("call_ended"):
+        seat.begun[begun] = seat.clock()
+    news = [one for one in (*_from_event(after, before, event), *_from_effects(seat, before, wanted)) if hears(one[0])]
     if news:
         record = picture(seat, seat.clock())
         for name, facts in news:
@@ -32,20 +33,27 @@ def announce(house: House, seat: Seat, before: Env, event: events.Event, wanted:
 def _from_event(env: Env, before: Env, event: events.Event) -> Iterator[News]:
     if env is before:
         return
+    begun = _begun(before, env)
+    if begun is not None:
+        yield "call_started", {"call": {"ticket": begun}}
     if isinstance(event, events.Spawned):
         yield "worker_born", {}
     elif isinstance(event, events.Proved):
         yield from _judged(env)
     elif isinstance(event, events.Demoted):
         yield "worker_demoted", {"why": event.why}
-    elif isinstance(event, events.Accepted):
-        yield "call_started", {"call": {"ticket": event.ticket}}
     elif isinstance(event, events.Receipt):
         yield "worker_released", {"freed": event.freed, "held": event.held}
     elif isinstance(event, events.WontDie):
         yield "worker_wedged", {"note": event.note}
     if env.ledger.parked_until is not None and before.ledger.parked_until is None:
         yield "worker_parked", {"until": env.ledger.parked_until}
+
+
+def _begun(before: Env, after: Env) -> int | None:
+    """Return the ticket whose call began with this step."""
+    running = after.row.activity.running
+    return None if running == before.row.activity.running else running
 
 
 def _judged(env: Env) -> Iterator[News]:

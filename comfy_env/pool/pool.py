@@ -118,9 +118,6 @@ class WorkerPool:
             if not seat.take(plan, ticket):
                 raise _two_plans(seat, plan)
             ticking.tell(ticking.tell_prompt, self._house, seat)
-            seat.post(events.CallWanted(ticket.number, options.silence))
-            if ticket.left:
-                seat.post(events.CallWithdrawn(ticket.number))
             return ask(seat, ticket, message, patience)
         finally:
             if not ticket.settled:

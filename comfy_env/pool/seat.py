@@ -40,7 +40,7 @@ from comfy_env.values import EnvPlan, ExitStatus, Lanes, Launch, Process, Releas
 LAST_WORDS = 0.005
 """Seconds a dead worker's output is still read for its error message."""
 
-Carry = Callable[["Seat", Env, Event, tuple[Effect, ...]], None]
+Carry = Callable[["Seat", Env, Env, Event, tuple[Effect, ...]], None]
 
 
 @dataclass(eq=False)
@@ -147,11 +147,12 @@ class Seat:
         """Tell the machine what happened and carry out what it asks for."""
         with self.lock:
             before = self.env
-            self.env, effects = step(before, event, self.clock())
-            if self.watchers and self.env.row.state is not before.row.state:
+            after, effects = step(before, event, self.clock())
+            self.env = after
+            if self.watchers and after.row.state is not before.row.state:
                 self.changed.notify_all()
-        if effects or self.env is not before:
-            self.carry(self, before, event, effects)
+        if effects or after is not before:
+            self.carry(self, before, after, event, effects)
 
     def post_if(self, holds: Callable[[Env], bool], event: Event, then: Callable[[], Any] | None = None) -> bool:
         """Post only if `holds` of the present value, running `then` under the same lock; tell whether it did."""
@@ -161,10 +162,11 @@ class Seat:
             if then is not None:
                 then()
             before = self.env
-            self.env, effects = step(before, event, self.clock())
-            if self.watchers and self.env.row.state is not before.row.state:
+            after, effects = step(before, event, self.clock())
+            self.env = after
+            if self.watchers and after.row.state is not before.row.state:
                 self.changed.notify_all()
-        self.carry(self, before, event, effects)
+        self.carry(self, before, after, event, effects)
         return True
 
     def take(self, plan: EnvPlan, ticket: Ticket) -> bool:

@@ -100,7 +100,7 @@ def _take(node: Node, move: Move, decide: Decide) -> tuple[Moment, Node]:
     after, effects = decide(node.env, move.event, move.now)
     moment = Moment(node.memory, node.env, move.event, move.now, after, effects)
     env = shifted(after, move.now) if move.now else after
-    return moment, Node(env, obliged(move.world, effects), node.memory.after(moment))
+    return moment, Node(env, obliged(move.world, after, move.event, effects), node.memory.after(moment))
 
 
 def _broken(moment: Moment, nxt: Node) -> Iterator[tuple[str, str]]:

@@ -199,6 +199,16 @@ def _second_call_beside_the_first(env: Env, event: e.CallWanted, now: float) -> 
     return lane.offer(env, event.ticket, event.silence)
 
 
+def _taken_unseen(env: Env, event: e.CallWanted, now: float) -> Step:
+    free = env.row.activity.offered is None
+    return (lane.take(env, event.ticket, 0.0, now), ()) if free else calls.wanted_ready(env, event, now)
+
+
+def _taken_from_a_release(env: Env, event: e.CallWanted, now: float) -> Step:
+    seen = event.seen == env.row.generation
+    return (lane.take(env, event.ticket, 0.0, now), ()) if seen else calls.wanted_later(env, event, now)
+
+
 def _sweep_over_and_over(env: Env, event: e.Tick, now: float) -> Step:
     due = idle.sweep_due(env)
     return (with_row(env, held=env.row.held), ()) if due is not None and now >= due else limits.ready(env, event, now)
@@ -314,6 +324,14 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a call takes the lane from a running one", "a_ticket_is_in_one_place", "limits pass",
         _cells(e.CallWanted, [State.BUSY], _second_call_beside_the_first),
+    ),
+    Fault(
+        "a lane is taken by who has not seen its worker", "the_lane_is_given_to_who_is_there", "askers leave",
+        _cells(e.CallWanted, [State.READY], _taken_unseen),
+    ),
+    Fault(
+        "a lane is taken from a release", "the_lane_is_given_to_who_is_there", "the sweep and the reaper",
+        _cells(e.CallWanted, [State.RELEASING], _taken_from_a_release),
     ),
     Fault(
         "a sweep that is due does nothing", "a_due_tick_does_something", "the sweep and the reaper",

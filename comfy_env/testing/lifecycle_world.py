@@ -79,16 +79,20 @@ class Move(NamedTuple):
     world: World
 
 
-def obliged(world: World, effects: tuple[f.Effect, ...]) -> World:
-    """Return the world with the effects to be answered."""
+def obliged(world: World, env: Env, event: e.Event, effects: tuple[f.Effect, ...]) -> World:
+    """Return the world after a step: with the effects to be answered, and with an asker that was given the lane at once in its call."""
     new = frozenset(effect for effect in effects if type(effect) in OBLIGING)
+    if isinstance(event, e.CallWanted) and env.row.activity.running == event.ticket:
+        world = replace(world, holding=world.holding | {(env.row.generation, event.ticket)})
     return replace(world, pending=world.pending | new) if new else world
 
 
 def moves(scenario: Scenario, env: Env, world: World) -> Iterator[Move]:
     """Yield everything that may happen next."""
     if world.asked < scenario.calls:
-        yield Move(e.CallWanted(world.asked + 1), 0.0, replace(world, asked=world.asked + 1))
+        asked = replace(world, asked=world.asked + 1)
+        yield Move(e.CallWanted(asked.asked), 0.0, asked)
+        yield from (Move(e.CallWanted(asked.asked, seen=generation), 0.0, asked) for generation in sorted(world.up))
     for effect in sorted(world.pending, key=_order):
         yield from ANSWERS[type(effect)](scenario, env, world, effect)
     yield from _askers(scenario, env, world)

@@ -10,6 +10,7 @@ import pluggy
 import pytest
 
 from comfy_env import EnvPlan, WorkerPool
+from comfy_env.lifecycle import machine
 from comfy_env.settings import Settings
 from tests.arena.kit import PACK, arena_worker, pack_module
 
@@ -86,6 +87,17 @@ def test_no_hook_is_called_on_the_way_of_a_warm_call(tmp_path, monkeypatch):
             pool.call(plan, "arena_pack:nothing")
         assert hooks == []
     assert "comfy_env_kill" in hooks   # the counting does count
+
+
+def test_a_warm_call_is_two_steps_of_its_environments_life(tmp_path, monkeypatch):
+    plan = EnvPlan.existing(sys.executable, "a", root=PACK)
+    with WorkerPool(Settings(runtime_folder=tmp_path / "run", log_folder=tmp_path / "logs")) as pool:
+        pool.call(plan, "arena_pack:nothing")
+        events, step = [], machine.step
+        told = lambda env, event, now: (events.append(type(event).__name__), step(env, event, now))[1]  # noqa: E731
+        monkeypatch.setattr("comfy_env.pool.seat.step", told)
+        pool.call(plan, "arena_pack:nothing")
+        assert [name for name in events if name != "Tick"] == ["CallWanted", "CallEnded"]
 
 
 def _steps(act) -> int:

@@ -15,6 +15,31 @@ def test_a_warm_worker_is_offered_to_the_next_call_at_once():
     assert life.effects == (f.Dispatch(1, ticket),) and life.memory.started == {1}
 
 
+def test_an_asker_that_has_seen_the_worker_takes_its_free_lane_without_an_offer():
+    life = Life().born()
+    life.post(e.CallWanted(7, 3.0, seen=1))
+    activity = life.env.row.activity
+    assert life.effects == () and life.state is State.BUSY
+    assert (activity.running, activity.offered, activity.silence, activity.calls) == (7, None, 3.0, 2)
+    assert life.end(7).effects == (f.Settle(1, 7, RETURNED),)
+
+
+def test_an_asker_that_has_seen_another_worker_is_offered_the_lane():
+    life = Life().born()
+    life.dies().gone()
+    life.born()
+    life.post(e.CallWanted(7, seen=1))
+    assert life.effects == (f.Dispatch(2, 7),) and life.state is State.READY
+
+
+def test_an_asker_that_has_seen_the_worker_waits_behind_those_who_came_before():
+    life = Life().born()
+    first = life.want()   # offered, and not yet accepted
+    life.post(e.CallWanted(7, seen=1)).post(e.CallWanted(8, seen=1))
+    assert life.effects == () and life.env.row.activity.offered == first
+    assert life.accept(first).end(first).one(f.Dispatch).ticket == 7
+
+
 def test_calls_take_turns_in_the_order_they_came():
     life = Life()
     first = life.busy()
@@ -63,6 +88,12 @@ def test_a_worker_idle_for_long_is_pinged_before_its_next_call():
     ticket = life.want(later=61)
     assert life.effects == (f.Ping(1),) and life.state is State.PINGING
     assert life.news(e.Ponged).effects == (f.Dispatch(1, ticket),)
+
+
+def test_a_worker_idle_for_long_is_pinged_although_its_asker_has_seen_it_alive():
+    life = Life(ping_idle=60, idle_release=0).born()
+    life.post(e.CallWanted(7, seen=1), 61)
+    assert life.effects == (f.Ping(1),) and life.state is State.PINGING
 
 
 def test_a_worker_idle_for_a_moment_is_not_pinged():

@@ -51,7 +51,7 @@ class Histories(RuleBasedStateMachine):
         broken = list(violations(moment))
         assert not broken, f"{broken}\n" + "\n".join(lines_text(self.env.ledger.story, self.now))
         self.memory = self.memory.after(moment)
-        self.world = obliged(self.world if world is None else world, wanted)
+        self.world = obliged(self.world if world is None else world, self.env, event, wanted)
 
     @rule(choices=st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
     def the_world_goes_on(self, choices):

@@ -84,24 +84,28 @@ def test_a_kill_that_meets_a_replacement_waits_for_the_worker_that_it_ends(pool)
     assert pool.record(PLAN) is None, "the second is gone, too"
 
 
-def test_a_caller_that_comes_round_when_its_worker_and_the_next_are_long_dead_gets_its_own_failure(pool, monkeypatch):
-    """Between its acceptance and its call two generations came and went, and with them what was kept of its worker."""
-    assert pool.call(PLAN, "m:double", 1) == 2
-    (seat,) = pool.seats()
-    real = lanes._accept
+@pytest.mark.parametrize(("begins", "warm"), [("_want", True), ("_accept", False)])
+def test_a_caller_that_comes_round_when_its_worker_and_the_next_are_long_dead_gets_its_own_failure(pool, monkeypatch, begins, warm):
+    """Between the moment it got the lane and its call two generations came and went, and with them what was kept of its worker."""
+    if warm:
+        assert pool.call(PLAN, "m:double", 1) == 2
+    real, slept = getattr(lanes, begins), []
 
-    def slow(seat, ticket, generation):
-        accepted = real(seat, ticket, generation)
-        monkeypatch.setattr(lanes, "_accept", real)
+    def slow(seat, ticket, *given):
+        begun = real(seat, ticket, *given)
+        monkeypatch.setattr(lanes, begins, real)
+        generation = seat.env.row.generation
+        assert begun and seat.env.row.activity.running == ticket.number
         for number in range(2):
             pool.kill(PLAN)
             assert pool.call(PLAN, "m:double", number) == 2 * number
-        assert generation not in seat.workers
-        return accepted
+        slept.append(generation not in seat.workers)
+        return begun
 
-    monkeypatch.setattr(lanes, "_accept", slow)
+    monkeypatch.setattr(lanes, begins, slow)
     with pytest.raises(errors.WorkerCrashed):
         pool.call(PLAN, "m:double", 5)
+    assert slept == [True]
     assert pool.call(PLAN, "m:double", 3) == 6
 
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from comfy_env.process.launch import worker_variables
-from comfy_env.process.variables import visible_device, with_tools_of
+from comfy_env.process.variables import visible_device, with_huge_pages, with_tools_of
 from comfy_env.values import EnvPlan
 
 # name -> (the host's value, what a worker gets; None: it does not get it)
@@ -88,6 +88,19 @@ def test_asking_for_a_secret_does_not_open_a_door_for_interpreter_variables():
 
 def test_variables_of_the_plan_win_over_the_hosts():
     assert chosen({"OMP_NUM_THREADS": "4"}, EnvPlan(key="k", variables={"OMP_NUM_THREADS": "1"}))["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize(("libc", "before", "after"), [
+    ("glibc 2.36", "", "glibc.malloc.hugetlb=1"),
+    ("glibc 2.35", "glibc.malloc.check=3", "glibc.malloc.check=3:glibc.malloc.hugetlb=1"),
+    ("glibc 3.0", "glibc.malloc.hugetlb=0", "glibc.malloc.hugetlb=0"),
+    ("glibc 2.34", "", ""),
+    ("musl 1.2", "", ""),
+    ("", "x=1", "x=1"),
+])
+def test_the_allocator_is_asked_for_huge_pages_where_it_knows_them_and_nobody_said_otherwise(libc, before, after):
+    given = {"GLIBC_TUNABLES": before} if before else {}
+    assert with_huge_pages({"A": "b", **given}, libc) == ({"A": "b", "GLIBC_TUNABLES": after} if after else {"A": "b"})
 
 
 def test_local_traffic_never_goes_through_a_proxy():
