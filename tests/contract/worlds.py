@@ -68,8 +68,15 @@ class Play(Stage):
         self.pool.tick()
 
     def held(self, function: str = "hold") -> Any:
+        """As on the stage; its asker has sent everything and waits for the answer, so that from here on the worker is who is silent."""
         (self.folder / "began").unlink(missing_ok=True)
-        return super().held(function)
+        future = super().held(function)
+        wait_until(lambda: future.done() or self._asker_waits(), LIMIT, "its asker waits for the answer")
+        return future
+
+    def _asker_waits(self) -> bool:
+        worker = self.seat.worker
+        return worker is None or worker.session is None or worker.session._mail._reading
 
     def serve(self) -> None:
         """Have a worker, proved and idle."""
