@@ -5,8 +5,6 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PLUGIN_FOLDERS = $(dir $(wildcard plugins/*/setup.cfg))
 TESTS ?= tests $(if $(PLUGINS),$(wildcard plugins/*/tests))
-# What the README calls in progress has tests of its own that are not part of the promise yet: ALL=1 runs them too.
-IN_PROGRESS = tests/faults tests/arena
 
 # What `make check` leaves to `make test`: folders whose tests build environments or start workers by the dozen.
 THOROUGH := backends comfyui contract envs examples faults orchestrator real testing
@@ -23,7 +21,7 @@ demo: $(VENV)/made
 
 # TORCH=1 installs torch for the tests that need it; PLUGINS=1 installs plugins/* and runs their tests in the same run.
 test: $(VENV)/made $(if $(TORCH),$(VENV)/made-torch) $(if $(PLUGINS),plugins-installed)
-	$(BIN)/python -m pytest $(TESTS) $(if $(ALL),,$(addprefix --ignore=,$(IN_PROGRESS))) $(ARGS)
+	$(BIN)/python -m pytest $(TESTS) $(ARGS)
 
 check: $(VENV)/made $(VENV)/made-check
 	$(BIN)/ruff check .
