@@ -387,7 +387,7 @@ class CallOptions:
 
 
 def _check_callbacks(given: Any) -> None:
-    if not isinstance(given, Mapping):
+    if type(given) is not dict and not isinstance(given, Mapping):
         raise PlanError(f"CallOptions(callbacks={given!r}): functions by the name the worker calls them by are wanted")
     for name, function in given.items():
         if not isinstance(name, str) or not callable(function):

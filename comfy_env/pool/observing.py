@@ -20,6 +20,8 @@ News = tuple[str, dict[str, Any]]
 def announce(house: House, seat: Seat, before: Env, after: Env, event: events.Event, wanted: tuple[effects.Effect, ...]) -> None:
     """Tell every observer; an observer's exception never reaches the pool."""
     hears = house.observers.hears
+    if _is_only_a_call(before, after, event, wanted) and not (hears("call_started") or hears("call_ended")):
+        return
     begun = _begun(before, after)
     if begun is not None and hears("call_ended"):
         seat.begun[begun] = seat.clock()
@@ -28,6 +30,20 @@ def announce(house: House, seat: Seat, before: Env, after: Env, event: events.Ev
         record = picture(seat, seat.clock())
         for name, facts in news:
             house.observers.tell(name, record=record, **facts)
+
+
+_CALLS = frozenset({events.CallWanted, events.Accepted, events.CallAlive, events.CallEnded})
+_WITHIN = frozenset({effects.Dispatch, effects.Settle})
+
+
+def _is_only_a_call(before: Env, after: Env, event: events.Event, wanted: tuple[effects.Effect, ...]) -> bool:
+    """Tell whether a step is one of almost all: nothing happened but that a call came, began or ended."""
+    if type(event) not in _CALLS or before.ledger.parked_until is not after.ledger.parked_until:
+        return False
+    for effect in wanted:
+        if type(effect) not in _WITHIN:
+            return False
+    return True
 
 
 def _from_event(env: Env, before: Env, event: events.Event) -> Iterator[News]:

@@ -107,6 +107,8 @@ def checked(module, folder):
 
 def finished(value):
     """Return `value`, awaited first if a coroutine function made it."""
+    if type(value) in (tuple, dict):   # as almost every node returns
+        return value
     return asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
 
 

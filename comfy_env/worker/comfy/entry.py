@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 from .. import callback
@@ -32,9 +31,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     pack = _ready(order)
     cls = pack.node_class(order["class"])
     answer = _asked_beside(cls, order)
-    with _at(order):
-        call, twin = _function(pack, cls, order)
-        answer["value"] = results.taken_apart(finished(call(**order.pop("kwargs"))))
+    twin = _run(pack, cls, order, answer)
     if twin is not None:
         answer.update(twin.news())
     return _with_census(answer)
@@ -118,14 +115,15 @@ def _v3_function(cls: Any, order: dict[str, Any]) -> Any:
     return getattr(clone, cls.FUNCTION if name == "execute" else name)
 
 
-@contextlib.contextmanager
-def _at(order: dict[str, Any]) -> Iterator[None]:
-    """Make the surroundings of a call those it has in ComfyUI: the node's place, the thread's name, inference mode."""
+def _run(pack: Pack, cls: Any, order: dict[str, Any], answer: dict[str, Any]) -> Any:
+    """Run the function in surroundings as it has them in ComfyUI (the node's place, the thread's name, inference mode); return its twin."""
     thread = threading.current_thread()
     name, thread.name = thread.name, order.get("thread") or thread.name
     try:
         with where.At(order["prompt"], order["node"]), _core_context(order), _inference_mode(order):
-            yield
+            call, twin = _function(pack, cls, order)
+            answer["value"] = results.taken_apart(finished(call(**order.pop("kwargs"))))
+            return twin
     finally:
         thread.name = name
         outbox.flush()
