@@ -4,7 +4,7 @@ A reason names what was found to take the time, not who else is slow. It goes wh
 """
 
 _CALL = (
-    "On one core a call costs the host about 85 µs of Python of its own (some 230 calls of functions: two steps of the lifecycle, "
+    "On one core a call costs the host about 75 µs of Python of its own (some 230 calls of functions: two steps of the lifecycle, "
     "ticket, story, the next limit, framing, the reading that names no class) and the worker about 35 µs; the system's part is 10 µs each."
 )
 _SHARED = (

@@ -33,7 +33,12 @@ setting = _setting
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be tuned. Times are seconds of lived time: a suspended machine lives none."""
+    """What can be tuned. Times are seconds of lived time: a suspended machine lives none.
+
+    ``from_environment`` tells that `read` asked this process's own variables: what is read anew at every tick then is.
+    """
+
+    from_environment = False
 
     call_silence: float = _setting(0.0, "COMFY_ENV_CALL_SILENCE_SECONDS", "s", "silence that ends a call; 0 is no limit", high=1e9)
     birth: float = _setting(60.0, "COMFY_ENV_BIRTH_SECONDS", "s", "silence that ends a worker being born", low=0.05)
@@ -50,7 +55,9 @@ class Settings:
     side_rest: float = _setting(5.0, "COMFY_ENV_SIDE_REST_SECONDS", "s", "rest of a side lane that did not answer")
     interrupt_grace: float = _setting(5.0, "COMFY_ENV_INTERRUPT_GRACE_SECONDS", "s", "time an interrupted call gets before it is killed")
     idle_release: float = _setting(60.0, "COMFY_ENV_IDLE_RELEASE_SECONDS", "s", "idle time before a worker is asked to release; 0: never")
-    idle_reap: float = _setting(1800.0, "COMFY_ENV_IDLE_REAP_SECONDS", "s", "idle time before a worker is ended; 0: never", high=1e9)
+    idle_reap: float = _setting(
+        1800.0, "COMFY_ENV_IDLE_REAP_SECONDS", "s", "idle time before a worker is ended; 0: never; read anew at every tick", high=1e9
+    )
     tick: float = _setting(10.0, "COMFY_ENV_TICK_SECONDS", "s", "period of the idle sweep", low=0.01)
     max_calls: int = _setting(0, "COMFY_ENV_MAX_CALLS", "calls", "calls after which an idle worker is replaced; 0: never", high=1e9)
     max_rss: float = _setting(0.0, "COMFY_ENV_MAX_RSS_MIB", "MiB", "memory above which an idle worker is replaced; 0: never", high=1e9)
@@ -78,17 +85,28 @@ class Settings:
     pixi: str = _setting("", "COMFY_ENV_PIXI", "path", "the pixi to build with; 'off' uses py-rattler")
     cuda_wheels_index: str = _setting("", "COMFY_ENV_CUDA_WHEELS_INDEX", "URL", "index of CUDA wheels")
 
+    def __post_init__(self) -> None:
+        typed(self)
+
     def checked(self) -> Settings:
         """Return these settings if every number is in its range; raises PlanError."""
         for spec in fields(self):
             if spec.type in ("float", "int"):
-                _check(spec, spec.name, getattr(self, spec.name))
+                _check_range(spec, spec.name, getattr(self, spec.name))
         return self
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> Settings:
         """Return the settings that the environment variables ask for; raises PlanError on a value that cannot be used."""
-        return cls(**given(cls, environ))
+        found = cls(**given(cls, environ))
+        object.__setattr__(found, "from_environment", environ is None)
+        return found
+
+    @classmethod
+    def read_one(cls, name: str, environ: Mapping[str, str] | None = None) -> Any:
+        """Return what the environment says of one setting now, else its default; raises PlanError on a value that cannot be used."""
+        spec = cls.__dataclass_fields__[name]
+        return _given(spec, os.environ if environ is None else environ, spec.default)
 
     def limited(self, limits: Iterable[tuple[str, float]]) -> Settings:
         """Return these settings with an environment's own limits; raises PlanError on a name or value that is none."""
@@ -105,7 +123,16 @@ class Settings:
 def given(cls: type, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the fields of a settings class whose variables are set, parsed; raises PlanError on a value that cannot be used."""
     environ = os.environ if environ is None else environ
-    return {f.name: _parse(f, environ[f.metadata["variable"]]) for f in fields(cls) if environ.get(f.metadata["variable"])}
+    return {f.name: _given(f, environ) for f in fields(cls) if environ.get(f.metadata["variable"])}
+
+
+def typed(settings: Any) -> None:
+    """Bring the fields of a settings object that is being made to their types; raises PlanError where one cannot be."""
+    for spec in fields(settings):
+        value = getattr(settings, spec.name)
+        right = _TYPES[spec.type.partition(" ")[0]](spec, value)
+        if right is not value:
+            object.__setattr__(settings, spec.name, right)
 
 
 OWN_VARIABLES = frozenset(f"{PREFIX}{name}" for name in (
@@ -127,20 +154,71 @@ def strangers(known: Iterable[str], environ: Mapping[str, str] | None = None) ->
     return [(name, next(iter(difflib.get_close_matches(name.upper(), known, 1)), "")) for name in odd]
 
 
+def _given(spec: Any, environ: Mapping[str, str], default: Any = None) -> Any:
+    text = environ.get(spec.metadata["variable"])
+    return _parse(spec, text) if text else default
+
+
 def _parse(spec: Any, text: str) -> Any:
+    variable, unit = spec.metadata["variable"], spec.metadata["unit"]
     if spec.type.startswith("Path"):
-        return Path(text).expanduser()
+        return _expanded(variable, text)
     if spec.type == "str":
         return text
     try:
         value = int(text) if spec.type == "int" else float(text)
     except ValueError:
-        raise PlanError(f"{spec.metadata['variable']}={text!r} is not a number of {spec.metadata['unit']}") from None
-    _check(spec, spec.metadata["variable"], value)
+        raise PlanError(f"{variable}={text!r} is not a number of {unit}") from None
+    _check_range(spec, variable, value)
     return value
 
 
-def _check(spec: Any, name: str, value: Any) -> None:
+def _check_range(spec: Any, name: str, value: Any) -> None:
     low, high, unit = (spec.metadata[part] for part in ("low", "high", "unit"))
-    if not isinstance(value, int | float) or not low <= value <= high:
+    if not low <= value <= high:
         raise PlanError(f"{name}={value!r} is out of range ({low:g} to {high:g} {unit})")
+
+
+def _number(spec: Any, value: Any) -> Any:
+    if isinstance(value, bool) and spec.metadata["unit"] in SWITCHES:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong(spec, value, f"a number ({spec.metadata['unit']})")
+    return value
+
+
+def _whole_number(spec: Any, value: Any) -> Any:
+    if isinstance(value, float):
+        raise _wrong(spec, value, f"a whole number ({spec.metadata['unit']})")
+    return _number(spec, value)
+
+
+def _text(spec: Any, value: Any) -> str:
+    if spec.metadata["unit"] == "path" and isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str):
+        raise _wrong(spec, value, f"a text ({spec.metadata['unit']})")
+    return value
+
+
+def _folder(spec: Any, value: Any) -> Path | None:
+    if value is None:
+        return None
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(path, str) or not path:
+        raise _wrong(spec, value, "the path of a folder")
+    return _expanded(spec.name, path)
+
+
+def _expanded(name: str, path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:  # what pathlib raises for a user there is not
+        raise PlanError(f"{name}={path!r} cannot be used: {error}") from None
+
+
+_TYPES = {"float": _number, "int": _whole_number, "str": _text, "Path": _folder}
+
+
+def _wrong(spec: Any, value: Any, wanted: str) -> PlanError:
+    return PlanError(f"{spec.name}={value!r} is not {wanted}")

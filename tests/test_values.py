@@ -1,9 +1,13 @@
 """What a caller may hand over, and what is refused before anything is done with it."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from comfy_env import CallOptions, EnvPlan, NodeContext, Settings, WorkerPool
 from comfy_env.errors import PlanError
+from comfy_env.orchestrator.settings import OrchestratorSettings
 
 
 @pytest.mark.parametrize("field", ["dependencies", "indexes", "secrets", "nodes", "import_roots"])
@@ -47,10 +51,47 @@ def test_a_key_of_printable_characters_is_taken(key):
     assert EnvPlan(key=key).key == key
 
 
-@pytest.mark.parametrize("settings", [{"birth": -1}, {"birth": 0.01}, {"crash_limit": 0}, {"tick": "often"}])
+@pytest.mark.parametrize("settings", [{"birth": -1}, {"birth": 0.01}, {"crash_limit": 0}, {"tick": float("nan")}])
 def test_a_setting_out_of_its_range_is_refused_also_from_python(settings):
     with pytest.raises(PlanError, match="out of range"):
         WorkerPool(Settings(**settings))
+
+
+@pytest.mark.parametrize(("settings", "told"), [
+    ({"runtime_folder": 3}, "the path of a folder"), ({"envs_folder": ""}, "the path of a folder"),
+    ({"log_folder": b"/logs"}, "the path of a folder"), ({"runtime_folder": "~no-such-user/x"}, "cannot be used"),
+    ({"tick": "often"}, "a number"), ({"birth": None}, "a number"), ({"birth": True}, "a number"), ({"max_calls": True}, "a number"),
+    ({"crash_limit": "3"}, "a number"), ({"crash_limit": 2.5}, "a whole number"), ({"zygote": "2"}, "a number"),
+    ({"uv": None}, "a text"), ({"uv": 3}, "a text"), ({"cuda_wheels_index": Path("wheels")}, "a text"),
+])
+def test_a_setting_of_another_type_is_refused_by_its_name_when_it_is_made(settings, told):
+    with pytest.raises(PlanError, match=f"^{next(iter(settings))}=.*{told}"):
+        Settings(**settings)
+
+
+def test_a_folder_setting_may_be_a_text_or_a_path_and_is_a_path_from_then_on(tmp_path, monkeypatch):
+    class Place:
+        def __fspath__(self):
+            return str(tmp_path)
+
+    monkeypatch.setenv("HOME", "/home/of-somebody")
+    found = Settings(runtime_folder=str(tmp_path), envs_folder=Place(), log_folder="~/logs", uv=Path("/opt/uv"))
+    assert (found.runtime_folder, found.envs_folder, found.log_folder) == (tmp_path, tmp_path, Path("/home/of-somebody/logs"))
+    assert found.uv == str(Path("/opt/uv"))
+    with WorkerPool(Settings(runtime_folder=str(tmp_path / "run"), zygote=False)) as pool:
+        assert pool.call(EnvPlan.existing(sys.executable, "here"), "builtins:len", [1, 2]) == 2
+    assert pool.settings.zygote == 0
+
+
+def test_a_folder_of_a_user_who_is_not_there_is_refused_by_its_variable():
+    with pytest.raises(PlanError, match="COMFY_ENV_RUNTIME=.~no-such-user"):
+        Settings.read({"COMFY_ENV_RUNTIME": "~no-such-user/x"})
+
+
+def test_the_service_refuses_a_setting_of_another_type_too(tmp_path):
+    assert OrchestratorSettings(state_dir=str(tmp_path), autorestart=False) == OrchestratorSettings(state_dir=tmp_path, autorestart=0)
+    with pytest.raises(PlanError, match="port='8199' is not a number"):
+        OrchestratorSettings(port="8199")
 
 
 def test_what_is_no_plan_and_what_are_no_options_is_named():

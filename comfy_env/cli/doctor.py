@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import NamedTuple
 
 from comfy_env import __version__
@@ -84,7 +85,7 @@ def package(name: str = "comfy-env") -> Iterator[Finding]:
 
 
 def settings() -> Iterator[Finding]:
-    changed = [name for name, value in vars(Settings.read()).items() if value != getattr(Settings(), name)]
+    changed = [name for name, value in asdict(Settings.read()).items() if value != getattr(Settings(), name)]
     yield Finding("settings", OK, f"changed: {', '.join(changed)}" if changed else "all at their defaults")
 
 

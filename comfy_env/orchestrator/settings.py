@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from comfy_env.settings import given, setting
+from comfy_env.settings import ON_OR_OFF, given, setting, typed
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,17 @@ class OrchestratorSettings:
     keep_mib: float = setting(200.0, "COMFY_ENV_ORCH_KEEP_MIB", "MiB", "size above which the oldest events are forgotten", low=1, high=1e6)
 
     # switches
-    updates_off: int = setting(0, "COMFY_ENV_AUTO_UPDATE_DISABLE", "0 or 1", "1: no checks, no watches, no automatic restarts", high=1)
-    autorestart: int = setting(1, "COMFY_ENV_AUTORESTART", "0 or 1", "0: say once what is ready; never restart by itself", high=1)
+    updates_off: int = setting(0, "COMFY_ENV_AUTO_UPDATE_DISABLE", ON_OR_OFF, "1: no checks, no watches, no automatic restarts", high=1)
+    autorestart: int = setting(1, "COMFY_ENV_AUTORESTART", ON_OR_OFF, "0: say once what is ready; never restart by itself", high=1)
     update_check_ms: float = setting(
         3_600_000.0, "COMFY_ENV_UPDATE_CHECK_MS", "ms", "period of the question for a newer version", low=60_000, high=1e10
     )
     supervised: int = setting(
         -1, "COMFY_ENV_ORCH_SUPERVISED", "-1, 0 or 1", "1: a supervisor starts it again; 0: nobody does; -1: find out", low=-1, high=1
     )
+
+    def __post_init__(self) -> None:
+        typed(self)
 
     @property
     def told_supervised(self) -> bool | None:

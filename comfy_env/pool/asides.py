@@ -13,6 +13,7 @@ from typing import Any
 from comfy_env import errors
 from comfy_env.lifecycle.record import SERVING
 from comfy_env.pool.seat import Seat, Worker
+from comfy_env.process.patience import Patience
 from comfy_env.transport import commands
 
 
@@ -37,7 +38,7 @@ def _asked(seat: Seat, worker: Worker, question: str, facts: Mapping[str, Any]) 
     assert worker.process is not None and worker.lanes is not None
     limits = seat.env.limits
     try:
-        answer = commands.aside(worker.process, worker.lanes, question, facts, time.monotonic() + limits.side_reply)
+        answer = commands.aside(worker.process, worker.lanes, question, facts, Patience(limits.side_reply))
     except TimeoutError:
         worker.side_rests_until = seat.clock() + limits.side_rest
         return None, f"no reply within {limits.side_reply:g} s; its side lane rests for {limits.side_rest:g} s"

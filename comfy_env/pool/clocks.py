@@ -1,7 +1,7 @@
 """Lived time: a clock that stands still while nobody could run.
 
 A limit must not be exceeded because a laptop slept or the whole process was stopped. Whoever counts marks each slice it
-lived through; a mark that comes later than two slices counts as one.
+lived through, once in a slice at least; a mark that comes later than two slices counts as one.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-SLICE = 1.0
-"""Seconds between two marks at most."""
+from comfy_env.process.patience import SLICE, lived
 
 
 class LivedClock:
@@ -35,7 +34,7 @@ class LivedClock:
         with self._lock:
             real = self._real()
             passed = real - self._marked
-            self._lived += _lived(passed, self._slice) if self._attended else passed
+            self._lived += lived(passed, self._slice) if self._attended else passed
             self._marked = real
             self._mark = (real, self._lived)
 
@@ -43,28 +42,3 @@ class LivedClock:
         """Tell whether somebody marks; without a watcher the clock is the real one."""
         self.mark()
         self._attended = yes
-
-
-class Patience:
-    """The lived seconds that one thread still waits. It looks at `left` before each wait and waits `slice` at most."""
-
-    def __init__(self, seconds: float, real: Callable[[], float] = time.monotonic, slice: float = SLICE) -> None:
-        self._real = real
-        self._slice = slice
-        self._looked = real()
-        self._left = seconds
-
-    def left(self) -> float:
-        """Count what was lived since the last look; return what is left, at least 0."""
-        real = self._real()
-        self._left -= _lived(real - self._looked, self._slice)
-        self._looked = real
-        return max(0.0, self._left)
-
-    def slice(self) -> float:
-        """Return how long to wait now, 0 when the patience is over."""
-        return min(self.left(), self._slice)
-
-
-def _lived(passed: float, slice: float) -> float:
-    return slice if passed > 2 * slice else passed

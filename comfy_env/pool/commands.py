@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from comfy_env import errors
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.record import SERVING, Env, State
 from comfy_env.pool.seat import Seat, Worker
+from comfy_env.process.patience import Patience
 from comfy_env.transport import commands
 from comfy_env.values import Released, Want
 
@@ -30,7 +29,7 @@ def _beside(seat: Seat, worker: Worker, want: Want) -> Released:
     """Ask on the lane that a call holds."""
     assert worker.process is not None and worker.lanes is not None
     try:
-        released = commands.release(worker.process, worker.lanes, want, time.monotonic() + seat.env.limits.command_lock)
+        released = commands.release(worker.process, worker.lanes, want, Patience(seat.env.limits.command_lock))
     except TimeoutError as late:
         raise _busy(seat, worker) from late
     seat.post(events.Receipt(worker.generation, released.freed, released.held))
@@ -47,7 +46,7 @@ def _at_rest(seat: Seat, worker: Worker, want: Want) -> Released | None:
 
     before = worker.receipts
     seat.post(events.ReleaseWanted(want))
-    if not seat.wait_for(over, seat.env.limits.command_lock):
+    if not seat.wait_for(over, Patience(seat.env.limits.command_lock)):
         raise _busy(seat, worker)
     receipt = worker.receipt if worker.receipts > before else None
     if isinstance(receipt, errors.ComfyEnvError):

@@ -6,10 +6,10 @@ and counts as "not known". Nobody here waits for longer than it says.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from comfy_env.process.patience import Patience
 from comfy_env.process.waits import readable
 from comfy_env.values import ExitStatus
 
@@ -55,9 +55,9 @@ def exit_of(seat: Seat, worker: Worker, enough: Callable[[], bool] = lambda: Fal
 
     Waits no longer once there is ``enough``.
     """
-    until = time.monotonic() + EXIT_WAIT
+    patience = Patience(EXIT_WAIT)
     known = status_of(seat, worker)
-    while known is None and not enough() and (left := until - time.monotonic()) > 0:
+    while known is None and not enough() and (left := patience.left()):
         said = _wait(handle_of(seat, worker), min(LOOK, left))
         known = status_of(seat, worker)
         if said and known is None:

@@ -14,6 +14,7 @@ from comfy_env.hooks.observers import Observers
 from comfy_env.hooks.registry import Registry
 from comfy_env.pool.clocks import LivedClock
 from comfy_env.pool.reload import Reloader
+from comfy_env.pool.rereading import Reread
 from comfy_env.pool.seat import Seat
 from comfy_env.pool.watcher import Watcher
 from comfy_env.process import sweep
@@ -48,6 +49,7 @@ class House:
         self.now: Callable[[], float] = clock.now if clock else self.lived.now
         self.watcher = Watcher(self.lived, self.now, seats, tick, settings.tick)
         self.reloader = Reloader(seats)
+        self.idle_reap = Reread(settings, "idle_reap")
         self._seats = seats
         self._born = born
         self._lock = threading.Lock()

@@ -11,12 +11,12 @@ from comfy_env import errors
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.record import Env
-from comfy_env.pool.clocks import Patience
 from comfy_env.pool.endings import news_of
 from comfy_env.pool.exits import status_of
 from comfy_env.pool.failures import failure, node_raised, outcome_of
 from comfy_env.pool.seat import Seat, Worker
 from comfy_env.pool.tickets import Offer, Settled, Ticket
+from comfy_env.process.patience import Patience
 from comfy_env.transport.answers import Answer
 from comfy_env.values import Progress
 

@@ -12,6 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from comfy_env.process.patience import Patience
+
 log = logging.getLogger(__name__)
 Job = Callable[[], None]
 
@@ -33,10 +35,11 @@ class Performer:
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         _start(self._thread, self._work)
 
-    def finish(self, seconds: float) -> bool:
-        """Wait until nothing submitted is left to do, for so many seconds at most; tell whether it came to that."""
+    def finish(self, patience: Patience) -> bool:
+        """Wait until nothing submitted is left to do, or the patience is over; tell whether it came to that."""
         with self._idle:
-            return self._idle.wait_for(lambda: self._thread in (None, threading.current_thread()), max(0.0, seconds))
+            over = lambda: self._thread in (None, threading.current_thread())  # noqa: E731
+            return patience.wait(lambda seconds: self._idle.wait_for(over, seconds))
 
     def urgent(self, job: Job, what: str) -> None:
         """Run a job now, beside whatever runs."""
@@ -72,7 +75,7 @@ def _start(thread: threading.Thread, job: Job) -> bool:
 
 
 def within(seconds: float, job: Callable[[], object], name: str) -> tuple[bool, object, BaseException | None]:
-    """Run a job on a thread that is left behind after a limit; return (finished, result, error)."""
+    """Run a job on a thread that is left behind after so many lived seconds; return (finished, result, error)."""
     box: list[tuple[object, BaseException | None]] = []
 
     def work() -> None:
@@ -81,7 +84,11 @@ def within(seconds: float, job: Callable[[], object], name: str) -> tuple[bool, 
         except BaseException as error:  # told to the caller below
             box.append((None, error))
 
+    def ended(slice: float) -> bool:
+        thread.join(slice)
+        return not thread.is_alive()
+
     thread = threading.Thread(target=work, name=name, daemon=True)
     if _start(thread, work):
-        thread.join(seconds)
+        Patience(seconds).wait(ended)
     return (True, *box[0]) if box else (False, None, None)

@@ -19,7 +19,6 @@ from comfy_env.pool import ticking, unmade
 from comfy_env.pool.asides import ask_aside
 from comfy_env.pool.asyncs import in_thread
 from comfy_env.pool.carrier import Carrier
-from comfy_env.pool.clocks import Patience
 from comfy_env.pool.commands import interrupt, release
 from comfy_env.pool.house import House
 from comfy_env.pool.journal import Journal
@@ -28,6 +27,7 @@ from comfy_env.pool.seat import Seat, has_process
 from comfy_env.pool.shutdown import Exit, shut_down
 from comfy_env.pool.tickets import DEFAULT_OPTIONS, Ticket
 from comfy_env.pool.views import Record, picture
+from comfy_env.process.patience import Patience
 from comfy_env.settings import Settings
 from comfy_env.values import BuildStep, CallOptions, Changes, EnvPlan, EnvState, EnvStatus, Released, Want
 
@@ -181,7 +181,7 @@ class WorkerPool:
         if not seat.post_if(has_process, events.KillWanted(_REASONS[reason]), then=lambda: ended.append(seat.env.row.generation)):
             return False
         limit = seat.env.limits.kill * 2 + seat.env.limits.stack + 1
-        seat.wait_for(lambda env: env.row.generation not in ended or env.row.state in _OVER, limit)
+        seat.wait_for(lambda env: env.row.generation not in ended or env.row.state in _OVER, Patience(limit))
         return True
 
     def sources_changed(self, plan: EnvPlan | str) -> None:
@@ -269,7 +269,7 @@ class WorkerPool:
         with self._lock:
             first, self._closed = not self._closed, True
         if not first:
-            self._gone.wait(self.settings.shutdown + 2 * self.settings.kill + 2)
+            Patience(self.settings.shutdown + 2 * self.settings.kill + 2).wait(self._gone.wait)
             return
         try:
             self._exit.disarm()

@@ -12,7 +12,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from comfy_env import errors
@@ -26,11 +26,11 @@ from comfy_env.lifecycle.events import Event, KillWanted, Unpark
 from comfy_env.lifecycle.lane import in_running_prompt
 from comfy_env.lifecycle.machine import step
 from comfy_env.lifecycle.record import Env, State, with_ledger
-from comfy_env.pool.clocks import Patience
 from comfy_env.pool.performer import Performer
 from comfy_env.pool.tickets import Ticket
 from comfy_env.process.crashes import CrashPipe
 from comfy_env.process.output import Output
+from comfy_env.process.patience import Patience
 from comfy_env.process.rundir import WorkerRun
 from comfy_env.settings import Settings
 from comfy_env.transport.endpoint import SocketEndpoint
@@ -193,6 +193,12 @@ class Seat:
         self.unpark()  # the deaths were the other plan's
         return True
 
+    def limit(self, name: str, value: Any) -> None:
+        """Let one limit be what the pool's settings say now, unless the plan has its own; judged by from the next event on."""
+        with self.lock:
+            if getattr(self.env.limits, name) != value and name not in dict(self.plan.limits):
+                self.env = self.env._replace(limits=replace(self.env.limits, **{name: value}))
+
     def unpark(self) -> bool:
         """End the pause after too many deaths because somebody says that it may; tell whether there was one."""
         return self.post_if(lambda env: env.ledger.parked_until is not None, Unpark())
@@ -204,9 +210,8 @@ class Seat:
             told = story.told(ledger.story, self.clock(), line, ledger.generation)
             self.env = with_ledger(self.env, story=told)
 
-    def wait_for(self, holds: Callable[[Env], bool], seconds: float) -> bool:
-        """Wait until `holds` of the machine's value, for so many lived seconds; tell whether it came to be."""
-        patience = Patience(seconds)
+    def wait_for(self, holds: Callable[[Env], bool], patience: Patience) -> bool:
+        """Wait until `holds` of the machine's value, or the patience is over; tell whether it came to be."""
         with self.changed:
             self.watchers += 1
             try:

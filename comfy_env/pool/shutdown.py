@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import time
 import weakref
 from collections.abc import Iterable
 from typing import Protocol
@@ -12,6 +11,7 @@ from typing import Protocol
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.record import State
 from comfy_env.pool.seat import Seat, has_process
+from comfy_env.process.patience import Patience
 from comfy_env.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -45,19 +45,19 @@ def shut_down(seats: Iterable[Seat], settings: Settings) -> None:
     now = max((seat.clock() for seat in seats), default=0.0)
     for seat in seats:
         seat.post(events.ShutdownWanted(now + min(seat.env.limits.shutdown, settings.shutdown)))
-    began = time.monotonic()
-    until = began + settings.shutdown + 2 * settings.kill + 1
+    kills = 2 * settings.kill + 1
+    patience = Patience(settings.shutdown + kills)
     for seat in seats:
-        gone = seat.wait_for(lambda env: not has_process(env) or env.row.state is State.WEDGED, until - time.monotonic())
+        gone = seat.wait_for(lambda env: not has_process(env) or env.row.state is State.WEDGED, patience)
         if not gone:
             log.error("env %s: generation %s did not end in time", seat.key, seat.env.row.generation)
-    _await_births(seats, began + settings.shutdown)
+    _await_births(seats, Patience(patience.left() - kills))
 
 
-def _await_births(seats: Iterable[Seat], until: float) -> None:
+def _await_births(seats: Iterable[Seat], patience: Patience) -> None:
     """Wait for births that were given up while a backend was at work on them: what it still starts is ended there."""
     for seat in seats:
         with seat.lock:
             performers = list(seat.performers.values())
-        if not all([performer.finish(until - time.monotonic()) for performer in performers]):
+        if not all([performer.finish(patience) for performer in performers]):
             log.warning("env %s: its backend is still at work; what it starts is ended as soon as it says so", seat.key)

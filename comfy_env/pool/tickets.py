@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comfy_env.lifecycle.deaths import Outcome
-from comfy_env.pool.clocks import Patience
+from comfy_env.process.patience import Patience
 from comfy_env.values import CallOptions, Progress
 
 DEFAULT_OPTIONS = CallOptions()

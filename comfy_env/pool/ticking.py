@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 def tick(house: House, seat: Seat) -> None:
     """Tell what the ports say now, then let the machine judge."""
+    seat.limit(house.idle_reap.name, house.idle_reap.look())
     for what in (tell_prompt, _tell_card, _tell_holds, _tell_size):
         tell(what, house, seat)
     keeper = seat.keeper

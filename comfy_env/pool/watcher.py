@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from comfy_env.lifecycle import events
 from comfy_env.lifecycle.machine import next_due
 from comfy_env.pool import crashes
-from comfy_env.pool.clocks import SLICE, LivedClock
+from comfy_env.pool.clocks import LivedClock
 from comfy_env.pool.exits import EXIT_WAIT, LOOK, complain, handle_of, status_of, unknown
 from comfy_env.pool.seat import Seat, Worker
+from comfy_env.process.patience import SLICE
 
 log = logging.getLogger(__name__)
 PAUSE = 0.05

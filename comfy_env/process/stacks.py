@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _THREAD = re.compile(r"^(?:Current thread|Thread) (0x[0-9a-f]+).*\(most recent call first\):$")
-_FRAME = re.compile(r"^  (?:File \"|Binary file \"|<|\.\.\.)")
+_FRAME = re.compile(r"^  (?:File \"|Binary file \"|<|\.\.\.|Garbage-collecting$)")
 _TITLE = re.compile(r"^Current thread's C stack trace")
 _MOST_LINES = 400
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable
 
 from comfy_env.process import procs
 from comfy_env.process.handle import leader_of
+from comfy_env.process.patience import Patience
 from comfy_env.process.pins import Pin
 from comfy_env.process.waits import readable
 from comfy_env.values import Killed, Process
@@ -29,28 +29,28 @@ def end(process: Process, *, nonce: str, deadline_seconds: float = 2.0) -> Kille
     A tree that is not empty at the deadline comes back with ``status`` None and a ``note`` naming who is left: that
     worker will not die. Safe to call twice, and from two threads.
     """
-    return _End(process, nonce).run(time.monotonic() + deadline_seconds)
+    return _End(process, nonce).run(Patience(deadline_seconds))
 
 
 def end_carriers(nonce: str, *, deadline_seconds: float = 2.0) -> tuple[int, ...]:
     """End everybody who carries a worker's nonce, for a worker whose process nobody was told of; return whom."""
     ended: set[int] = set()
-    clean, deadline = 0, time.monotonic() + deadline_seconds
-    while clean < _CLEAN and time.monotonic() < deadline:
+    clean, patience = 0, Patience(deadline_seconds)
+    while clean < _CLEAN and patience.left():
         found = [row for row in procs.rows() if not row.dead and row.pid not in (1, os.getpid()) and procs.carries(row.pid, nonce)]
         for row in found:
             ended.add(row.pid)
-            _strike_carrier(row.pid, nonce, deadline)
+            _strike_carrier(row.pid, nonce, patience)
         clean = 0 if found else clean + 1
         readable([], _LOOK)
     return tuple(sorted(ended))
 
 
-def _strike_carrier(pid: int, nonce: str, deadline: float) -> None:
+def _strike_carrier(pid: int, nonce: str, patience: Patience) -> None:
     with Pin(pid) as pin:
         if procs.carries(pid, nonce):
             pin.send(signal.SIGKILL)
-            readable([pin.fd], deadline - time.monotonic())
+            patience.wait(lambda seconds: readable([pin.fd], seconds))
     with contextlib.suppress(ChildProcessError):  # not a child of ours, or collected by somebody else
         os.waitpid(pid, os.WNOHANG)
 
@@ -62,8 +62,8 @@ def stack(process: Process, seconds: float = 0.2, arrived: Callable[[], bool] = 
     """
     asked = _ask_for_stack(process)
     leader = leader_of(process)
-    deadline = time.monotonic() + seconds if asked else 0.0
-    while (left := deadline - time.monotonic()) > 0 and not arrived() and leader.exit_status() is None:
+    patience = Patience(seconds if asked else 0.0)
+    while (left := patience.left()) and not arrived() and leader.exit_status() is None:
         readable([leader.watch()], min(left, 0.005))
     return asked
 
@@ -78,7 +78,7 @@ class _End:
         self.left: list[procs.Row] = []
         self.trouble = ""
 
-    def run(self, deadline: float) -> Killed:
+    def run(self, patience: Patience) -> Killed:
         clean, status = 0, None
         while clean < _CLEAN or status is None:
             try:
@@ -87,8 +87,8 @@ class _End:
                 watched = self.leader.watch()
             except OSError as error:  # no descriptor or memory to look with: the next round may have them
                 clean, watched, self.trouble = 0, None, f"its tree could not be looked at: {error.strerror}"
-            left = deadline - time.monotonic()
-            if not clean and left < 0:
+            left = patience.left()
+            if not clean and not left:
                 return Killed(tuple(sorted(self.ended)), None, self._who_is_left())
             if not clean and readable([watched], min(_LOOK, left)) and self.leader.exit_status() is None:
                 readable([], _LOOK)  # it says that it ended and not how: its word alone must not turn this into a spin

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from comfy_env.errors import FrameDamaged, LaneLost
+from comfy_env.transport.limits import Limit, is_over, wait_now
 from comfy_env.worker.wire.faults import FrameBroken, LaneEnd
 from comfy_env.worker.wire.frames import PAYLOAD_LIMIT, Bytes, Frame
 from comfy_env.worker.wire.spin import Spin
@@ -38,6 +39,8 @@ class SocketLane(FrameStream):
 
     ``session`` is the conversation that was started on it, if any.
     """
+
+    counts_slices = True   # a frame half of which is out is lost at its limit only, and so the limit must be a lived one
 
     def __init__(self, sock: socket.socket, payload_limit: int = PAYLOAD_LIMIT) -> None:
         sock.setblocking(False)
@@ -76,10 +79,10 @@ class SocketLane(FrameStream):
             self._told = now
             moved()
 
-    def send(self, frame: Frame, deadline: float | None = None) -> None:
+    def send(self, frame: Frame, deadline: Limit = None) -> None:
         """Write a frame whole, or not at all (TimeoutError), or lose the lane (LaneLost)."""
         try:
-            super().send(frame, deadline)
+            super().send(frame, deadline)  # type: ignore[arg-type]  # it is only handed back to `_send_some`
         except LaneEnd as end:
             raise LaneLost(str(end)) from end
 
@@ -139,7 +142,7 @@ class SocketLane(FrameStream):
                 raise LaneEnd(f"the lane cannot be waited on ({error})") from error
             if not ready and self.sock.fileno() < 0:
                 raise LaneEnd("the lane was closed")
-            if not ready and _is_over(self._deadline):
+            if not ready and is_over(self._deadline):
                 raise TimeoutError("nothing came from the worker before the deadline")
         return ready[0][0] != self._fd and all(fd != self._fd for fd, _ in ready) and self._ended(ready)
 
@@ -152,7 +155,7 @@ class SocketLane(FrameStream):
             self.heed(None)
         return False
 
-    def _send_some(self, parts: Sequence[Bytes], deadline: float | None, aside: Sequence[Any] = ()) -> int:
+    def _send_some(self, parts: Sequence[Bytes], deadline: Limit, aside: Sequence[Any] = ()) -> int:
         while True:
             try:
                 sent = self.sock.sendmsg(parts, aside)
@@ -164,12 +167,12 @@ class SocketLane(FrameStream):
                 self._pulse()
                 return sent
 
-    def _await_room(self, deadline: float | None) -> None:
+    def _await_room(self, deadline: Limit) -> None:
         try:
             ready = self._polling(select.POLLOUT).poll(_milliseconds(deadline))
         except OSError as error:
             raise LaneEnd(f"the lane cannot be waited on ({error})") from error
-        if not ready and _is_over(deadline):
+        if not ready and is_over(deadline):
             raise TimeoutError("the worker took nothing more before the deadline")
         if ready and all(fd != self._fd for fd, _ in ready) and self._ended(ready):
             raise LaneEnd("the worker's process ended")
@@ -184,11 +187,7 @@ class SocketLane(FrameStream):
         return poll
 
 
-def _milliseconds(deadline: float | None) -> int:
-    left = LOOK if deadline is None else min(LOOK, deadline - time.monotonic())
-    return max(0, math.ceil(left * 1000))
-
-
-def _is_over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
+def _milliseconds(deadline: Limit) -> int:
+    wait = wait_now(deadline)
+    return math.ceil((LOOK if wait is None else min(LOOK, wait)) * 1000)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from comfy_env.errors import DecodeRefused
 from comfy_env.transport import canary as canaries
+from comfy_env.transport.limits import Limit
 from comfy_env.transport.session import session_of
 from comfy_env.values import Canary, Lanes, Process, Proof, Released, Want
 from comfy_env.worker.wire.kinds import Kind
@@ -17,11 +18,11 @@ def verify(process: Process, lanes: Lanes, canary: Canary, deadline: float | Non
     return canaries.send(session_of(lanes, process), canary, deadline)
 
 
-def release(process: Process, lanes: Lanes, want: Want, deadline: float | None = None) -> Released:
+def release(process: Process, lanes: Lanes, want: Want, limit: Limit = None) -> Released:
     """Ask the worker to give memory back and return its measured receipt."""
     session = session_of(lanes, process)
     session.look_away()
-    receipt = session.command(Kind.RELEASE, {"bytes": want.bytes, "which": want.which}, deadline)
+    receipt = session.command(Kind.RELEASE, {"bytes": want.bytes, "which": want.which}, limit)
     session.trim()
     freed, held = receipt.get("freed"), receipt.get("held")
     if type(freed) is not int or type(held) is not int:
@@ -33,9 +34,9 @@ ASIDES = {"ping": Kind.SIDE_PING, "refresh_input_types": Kind.REFRESH, "fingerpr
 """What the side lane answers, by name."""
 
 
-def aside(process: Process, lanes: Lanes, question: str, facts: Mapping[str, Any], deadline: float | None = None) -> Any:
+def aside(process: Process, lanes: Lanes, question: str, facts: Mapping[str, Any], limit: Limit = None) -> Any:
     """Ask something on the side lane and return the answer's message."""
-    return session_of(lanes, process).side(ASIDES[question], facts, deadline)
+    return session_of(lanes, process).side(ASIDES[question], facts, limit)
 
 
 def ping(process: Process, lanes: Lanes, deadline: float | None = None) -> None:

@@ -7,11 +7,11 @@ in their boxes. So a call costs no thread hop, and several threads can wait on o
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 
 from comfy_env.errors import FrameDamaged, LaneLost
+from comfy_env.transport.limits import Limit, is_over, receive, wait_now
 from comfy_env.values import Lane
 from comfy_env.worker.wire.frames import Frame
 
@@ -40,8 +40,8 @@ class Mailbox:
         """Remove a request's box: what still comes for it is late."""
         self._boxes.pop(request, None)
 
-    def next(self, request: int, deadline: float | None) -> Frame:
-        """Return the next frame for a request; TimeoutError at the deadline, LaneLost or FrameDamaged when the lane is gone."""
+    def next(self, request: int, limit: Limit) -> Frame:
+        """Return the next frame for a request; TimeoutError at the limit, LaneLost or FrameDamaged when the lane is gone."""
         box = self._boxes[request]
         while True:
             with self._lock:
@@ -50,10 +50,10 @@ class Mailbox:
                 if self.lost is not None:
                     raise self._explain(self.lost)
                 if self._reading:
-                    self._follow(box, deadline)
+                    self._follow(box, limit)
                     continue
                 self._reading = True
-            frame = self._read(request, deadline)
+            frame = self._read(request, limit)
             if frame is not None:
                 return frame
 
@@ -64,24 +64,24 @@ class Mailbox:
             self._reading = False
             self._news.notify_all()
 
-    def _follow(self, box: deque[Frame], deadline: float | None) -> None:
+    def _follow(self, box: deque[Frame], limit: Limit) -> None:
         """Wait while another thread reads."""
         self._followers += 1
         try:
-            told = self._news.wait(seconds_until(deadline))
+            told = self._news.wait(wait_now(limit))
         finally:
             self._followers -= 1
-        if not told and not box and self._reading:
+        if not told and not box and self._reading and is_over(limit):
             raise TimeoutError("the worker did not answer before the deadline")
 
-    def _read(self, request: int, deadline: float | None) -> Frame | None:
+    def _read(self, request: int, limit: Limit) -> Frame | None:
         """Read one frame as the one who reads for all; return it if it is this request's."""
         try:
-            frame = self._lane.receive(deadline, self._also)
+            frame = receive(self._lane, limit, self._also)
         except (LaneLost, FrameDamaged) as error:
             self.lose(error)
             raise self._explain(error) from error
-        except BaseException:   # a deadline or an interrupt of this thread: another one may read now
+        except BaseException:   # a limit or an interrupt of this thread: another one may read now
             with self._lock:
                 self._pass_on()
             raise
@@ -106,7 +106,3 @@ class Mailbox:
             self.late += 1
         else:
             box.append(frame)
-
-
-def seconds_until(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())

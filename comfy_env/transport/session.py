@@ -23,7 +23,8 @@ from comfy_env.transport.channel import SocketLane
 from comfy_env.transport.codec import HostCodec
 from comfy_env.transport.devices import HostDevices
 from comfy_env.transport.following import ENDS, Following
-from comfy_env.transport.mailbox import Mailbox, seconds_until
+from comfy_env.transport.limits import Limit, is_over, receive, send, wait_now
+from comfy_env.transport.mailbox import Mailbox
 from comfy_env.transport.relays import relays
 from comfy_env.values import Lanes, NodeContext, Process, Progress
 from comfy_env.worker.wire import proof
@@ -145,7 +146,7 @@ class Session:
         if self._can_tell:
             self._main.attend(moved)  # type: ignore[attr-defined]
 
-    def next_frame(self, request: int, deadline: float | None) -> Frame:
+    def next_frame(self, request: int, deadline: Limit) -> Frame:
         """Return the next frame of a request that runs."""
         return self._mail.next(request, deadline)
 
@@ -165,10 +166,10 @@ class Session:
 
     # ---- commands
 
-    def command(self, kind: Kind, message: Mapping[str, Any], deadline: float | None = None) -> Any:
+    def command(self, kind: Kind, message: Mapping[str, Any], limit: Limit = None) -> Any:
         """Ask something on the main lane and return the answer's message.
 
-        Waits while a call computes, goes ahead while it waits for a callback: LaneBusy if the deadline comes before
+        Waits while a call computes, goes ahead while it waits for a callback: LaneBusy if the limit comes before
         that, TimeoutError if it comes before the answer, LaneLost when the worker is gone.
         """
         payload, buffers = self.codec.encode(message, message=True, prove=self.prove if kind == Kind.DEVICE else None)
@@ -176,9 +177,9 @@ class Session:
         self._mail.open(request)
         try:
             with self._turn_lock:
-                self._await_turn(deadline)
-                self._send(Frame(kind, request, self.codec.generation, payload, buffers), deadline)
-            frame = self._mail.next(request, deadline)
+                self._await_turn(limit)
+                self._send(Frame(kind, request, self.codec.generation, payload, buffers), limit)
+            frame = self._mail.next(request, limit)
         finally:
             self._mail.close(request)
         answer = self.codec.decode(frame.payload, frame.buffers)
@@ -187,14 +188,14 @@ class Session:
         self._note_held(answer.get("held"))
         return answer
 
-    def _await_turn(self, deadline: float | None) -> None:
+    def _await_turn(self, limit: Limit) -> None:
         while self._running is not None and not self._in_callback and self._mail.lost is None:
             self._waiting += 1
             try:
-                told = self._turn.wait(seconds_until(deadline))
+                told = self._turn.wait(wait_now(limit))
             finally:
                 self._waiting -= 1
-            if not told:
+            if not told and is_over(limit):
                 raise LaneBusy("a call runs in this worker and did not end before the command's limit", **self._facts())
 
     def begin_callback(self) -> None:
@@ -213,22 +214,26 @@ class Session:
 
     # ---- the side lane
 
-    def side(self, kind: Kind, message: Mapping[str, Any], deadline: float | None = None) -> Any:
-        """Ask something on the side lane and return the answer's message; TimeoutError at the deadline."""
+    def side(self, kind: Kind, message: Mapping[str, Any], limit: Limit = None) -> Any:
+        """Ask something on the side lane and return the answer's message; TimeoutError at the limit."""
         payload, buffers = self.codec.encode(message, message=True)
         request = next(self._numbers)
-        seconds = seconds_until(deadline)
-        if not self._side_lock.acquire(timeout=-1 if seconds is None else seconds):
-            raise TimeoutError("another question on the side lane was not answered in time")
+        self._await_side(limit)
         try:
-            self._lanes.side.send(Frame(kind, request, self.codec.generation, payload, buffers), deadline)
+            send(self._lanes.side, Frame(kind, request, self.codec.generation, payload, buffers), limit)
             while True:
-                frame = self._lanes.side.receive(deadline, self._also)
+                frame = receive(self._lanes.side, limit, self._also)
                 if frame.request == request:
                     return self.codec.decode(frame.payload, frame.buffers)
                 self._late_aside += 1
         finally:
             self._side_lock.release()
+
+    def _await_side(self, limit: Limit) -> None:
+        """Take the side lane, which has one question at a time."""
+        while not self._side_lock.acquire(timeout=-1 if (wait := wait_now(limit)) is None else wait):
+            if is_over(limit):
+                raise TimeoutError("another question on the side lane was not answered in time")
 
     def interrupt(self, request: int) -> None:
         """Put up the interrupt flag of a call; nothing happens to one that has ended."""
@@ -265,7 +270,7 @@ class Session:
 
     # ---- writing
 
-    def _send(self, frame: Frame, deadline: float | None) -> None:
+    def _send(self, frame: Frame, limit: Limit) -> None:
         """Send a frame, and before it what the host let go of."""
         if self._mail.lost is not None:
             raise self._lost_error(self._mail.lost)
@@ -273,8 +278,8 @@ class Session:
         try:
             if drops:
                 payload, _ = self.codec.encode({"ids": drops})
-                self._main.send(Frame(Kind.DROP, 0, self.codec.generation, payload), deadline)
-            self._main.send(frame, deadline)
+                send(self._main, Frame(Kind.DROP, 0, self.codec.generation, payload), limit)
+            send(self._main, frame, limit)
         except LaneLost as lost:
             self._lose(lost)
             raise self._lost_error(lost) from lost

@@ -8,8 +8,20 @@ import time
 import pytest
 
 from comfy_env.lifecycle import events
+from comfy_env.pool.rereading import Reread
+from comfy_env.settings import Settings
 from comfy_env.testing.stage import LIMIT
 from tests.contract.worlds import REAL, over
+
+VARIABLE = "COMFY_ENV_IDLE_REAP_SECONDS"
+
+
+@pytest.fixture
+def settings(settings, monkeypatch):
+    """The same settings from the environment, as a pool has them that is made without any."""
+    for name in ("runtime_folder", "log_folder", "envs_folder", "birth", "crash_limit"):
+        monkeypatch.setenv(Settings.__dataclass_fields__[name].metadata["variable"], str(getattr(settings, name)))
+    return Settings.read()
 
 
 def idle_past_the_reaper(timed):
@@ -73,6 +85,60 @@ def test_the_reaper_can_be_turned_off(timed):
     for _ in range(3):
         timed.advance(1_000_000)
     assert timed.state() == "ready"
+
+
+def test_the_reapers_time_is_read_anew_at_every_tick(timed, monkeypatch, eventually):
+    timed.limited(idle_release=0)
+    timed.serve()
+    timed.advance(100)
+    assert timed.state() == "ready"
+    monkeypatch.setenv(VARIABLE, "50")
+    timed.pool.tick()
+    eventually(lambda: reaped(timed))
+    assert timed.call("add", 1, 1) == 2 and timed.record.generation == 2
+
+
+@over("scripted")
+def test_the_default_holds_again_when_the_variable_is_gone(timed, monkeypatch):
+    timed.limited(idle_release=0)
+    timed.serve()
+    monkeypatch.setenv(VARIABLE, "50")
+    timed.pool.tick()
+    assert timed.seat.env.limits.idle_reap == 50
+    monkeypatch.delenv(VARIABLE)
+    timed.advance(1000)
+    assert timed.state() == "ready" and timed.seat.env.limits.idle_reap == Settings().idle_reap
+
+
+@over("scripted")
+def test_a_plans_own_time_is_not_the_environments_to_change(timed, monkeypatch):
+    timed.limited(idle_release=0, idle_reap=5000)
+    timed.serve()
+    monkeypatch.setenv(VARIABLE, "50")
+    timed.advance(1000)
+    assert timed.state() == "ready"
+
+
+@over("scripted")
+def test_a_time_that_cannot_be_used_changes_nothing_and_is_told_once_by_name(timed, monkeypatch, caplog, eventually):
+    timed.limited(idle_release=0)
+    timed.serve()
+    monkeypatch.setenv(VARIABLE, "200")
+    timed.pool.tick()
+    monkeypatch.setenv(VARIABLE, "soon")
+    for _ in range(3):
+        timed.advance(60)
+    told = [record.getMessage() for record in caplog.records if VARIABLE in record.getMessage()]
+    assert len(told) == 1 and "'soon'" in told[0] and "200" in told[0]
+    assert timed.state() == "ready"
+    timed.advance(30)
+    eventually(lambda: reaped(timed))
+
+
+def test_settings_given_in_python_are_not_the_environments_to_change(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "50")
+    assert Reread(Settings(), "idle_reap").look() == 1800
+    assert Reread(Settings.read(), "idle_reap").look() == 50
 
 
 @over("scripted")

@@ -11,11 +11,16 @@ import time
 import pytest
 
 from comfy_env import errors
-from comfy_env.pool.clocks import SLICE, LivedClock, Patience
+from comfy_env.pool.clocks import LivedClock
+from comfy_env.pool.performer import within
+from comfy_env.pool.seat import Seat
+from comfy_env.process import procs, tree
+from comfy_env.process.patience import SLICE, Patience
 from comfy_env.settings import Settings
 from comfy_env.testing.audit import alive
 from comfy_env.testing.stage import LIMIT
-from tests.contract.worlds import CODE, over
+from comfy_env.values import Released
+from tests.contract.worlds import CODE, REAL, over, stop
 
 LIMITS = {
     "birth": 60, "spawn": 10, "verify": 60, "ping": 5, "release": 10, "kill": 2, "command_lock": 30, "side_reply": 1, "side_rest": 5,
@@ -127,6 +132,171 @@ def test_a_caller_leaves_when_it_lived_through_its_patience(stage):
         stage.call("add", 1, wait=0.1)
     stage.go()
     assert held.result(LIMIT) == "gone"
+
+
+# ---------------------------------------------------------------- the limits that threads count by themselves
+
+WAITERS = (
+    "pool.asides", "pool.commands", "pool.exits", "pool.shutdown", "process.patience", "process.tree", "transport.channel",
+    "transport.limits", "transport.mailbox", "transport.session",
+)
+
+
+class Night:
+    """The machine's clock as everybody has it who waits beside the watcher; `pass_by` lets it jump by eight hours."""
+
+    def __init__(self):
+        self.slept = 0.0
+
+    def __getattr__(self, name):
+        return getattr(time, name)
+
+    def monotonic(self):
+        return time.monotonic() + self.slept
+
+    def pass_by(self):
+        self.slept += 8 * 3600
+
+    def in_first(self, wait):
+        """Return a wait that a night falls into when it is called first: it ends late, and in vain."""
+        nights = iter((self.pass_by,))
+
+        def waits(*args, **kwargs):
+            for night in nights:
+                night()
+                return False
+            return wait(*args, **kwargs)
+
+        return waits
+
+
+@pytest.fixture
+def night(monkeypatch):
+    made = Night()
+    for name in WAITERS:
+        monkeypatch.setattr(f"comfy_env.{name}.time", made, raising=False)
+    return made
+
+
+def still_waits(future):
+    with pytest.raises(TimeoutError):
+        future.result(1.5)   # longer than any wait for a slice
+    return True
+
+
+@over(*REAL)
+def test_a_question_aside_that_slept_still_gets_its_answer_and_is_asked_once(stage, night, eventually):
+    stage.limited(side_reply=20)
+    pid = stage.call("whoami")["pid"]
+    stop(pid)
+    asked = stage.on_a_thread(stage.pool.ask_aside, stage.plan, "ping")
+    eventually(stage.seat.worker.session._side_lock.locked)
+    night.pass_by()
+    assert still_waits(asked)
+    os.kill(pid, signal.SIGCONT)
+    assert asked.result(LIMIT) is not None
+    assert stage.pool.ask_aside(stage.plan, "ping") is not None and stage.seat.worker.session.late == 0
+
+
+class Lock:
+    """A lock whose `acquire` a test can replace."""
+
+    def __init__(self, acquire, release):
+        self.acquire, self.release = acquire, release
+
+
+def test_a_question_that_slept_behind_another_one_is_asked_all_the_same(stage, night):
+    stage.serve()
+    session = stage.seat.worker.session
+    lock = session._side_lock
+    session._side_lock = Lock(night.in_first(lock.acquire), lock.release)
+    assert stage.pool.ask_aside(stage.plan, "ping") is not None
+
+
+@over("in-process", *REAL)
+def test_a_command_that_slept_behind_a_call_still_gets_its_turn(stage, night, eventually):
+    held = stage.held()
+    session = stage.seat.worker.session
+    session._turn.wait = night.in_first(session._turn.wait)
+    released = stage.on_a_thread(stage.pool.release, stage.plan)
+    eventually(lambda: night.slept, what="it waited in vain once")
+    assert still_waits(released)
+    stage.go()
+    assert isinstance(released.result(LIMIT), Released) and held.result(LIMIT) == "gone"
+
+
+@over(*REAL)
+def test_a_command_whose_answer_slept_still_gets_it(stage, night, eventually):
+    """Its worker waits for a callback, and is stopped after the command left."""
+    inside, done = threading.Event(), threading.Event()
+    pid = stage.call("whoami")["pid"]
+    call = stage.begin("jobs:call_back", "slow", callbacks={"slow": lambda: inside.set() or done.wait(LIMIT)})
+    assert inside.wait(LIMIT)
+    stop(pid)
+    released = stage.on_a_thread(stage.pool.release, stage.plan)
+    eventually(lambda: stage.seat.worker.session._mail._reading, what="it waits for its answer")
+    night.pass_by()
+    assert still_waits(released)
+    os.kill(pid, signal.SIGCONT)
+    assert isinstance(released.result(LIMIT), Released)
+    done.set()
+    call.result(LIMIT)
+
+
+@over(*REAL)
+def test_a_kill_that_slept_leaves_no_worker_wedged(stage, night, monkeypatch):
+    """A night falls into the first look of every kill, its backend's and the core's."""
+    looked = set()
+
+    def look(end, real=tree._End._round):
+        if end in looked:
+            return real(end)
+        looked.add(end)
+        return night.pass_by()
+
+    pid = stage.call("whoami")["pid"]
+    monkeypatch.setattr(tree._End, "_round", look)
+    assert stage.pool.kill(stage.plan)
+    assert stage.state() in ("cold", "gone") and not alive(pid) and looked
+    assert stage.call("add", 1, 1) == 2 and stage.record.generation == 2
+
+
+def test_a_kill_of_strangers_that_slept_leaves_none(night, monkeypatch):
+    mark = {"COMFY_ENV_NONCE": "n" * 32}
+    stray = subprocess.Popen([sys.executable, "-c", "print(1, flush=True); import time; time.sleep(600)"], env=mark, stdout=subprocess.PIPE)
+    try:
+        assert stray.stdout is not None and stray.stdout.read(1)
+        rows = procs.rows
+        monkeypatch.setattr(procs, "rows", lambda: rows() if night.slept else [night.pass_by()][:0])   # its first look finds nobody
+        assert tree.end_carriers("n" * 32) == (stray.pid,)
+    finally:
+        stray.kill()
+        stray.wait()
+        stray.stdout.close()
+
+
+def test_a_backends_kill_that_slept_is_waited_for(night, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr("threading.Thread.join", night.in_first(threading.Thread.join))
+    threading.Timer(0.1, gate.set).start()   # after the night, if a little
+    assert within(5, lambda: gate.wait(LIMIT), "a kill") == (True, True, None)
+
+
+def test_a_close_that_slept_ends_every_worker(stage, night, monkeypatch, caplog):
+    """The night falls into the wait for the first environment; the second one has its time all the same."""
+    for key in ("one", "two"):
+        assert stage.call("add", 1, plan=stage.other(key)) == 1
+    waits = Seat.wait_for
+
+    def sleeps_once(seat, *args):
+        if not night.slept:
+            night.pass_by()
+        return waits(seat, *args)
+
+    monkeypatch.setattr(Seat, "wait_for", sleeps_once)
+    stage.pool.close()
+    assert "did not end in time" not in caplog.text
+    assert all(process.exit_status() is not None for process in stage.spy.processes)
 
 
 HOST = textwrap.dedent("""

@@ -149,6 +149,12 @@ def test_a_stack_is_recognised_between_other_lines_and_is_not_among_the_last_wor
     assert DUMP.splitlines()[1] in lines  # it still reaches the log
 
 
+def test_the_stack_of_a_worker_that_collects_garbage_is_whole(pipe, output):
+    dump = DUMP.replace("first):\n", "first):\n  Garbage-collecting\n", 1)
+    told(pipe, output, dump + "after\n")
+    assert output.stack_text() == dump.strip() and output.tail() == ("after",)
+
+
 def test_the_newest_stack_wins_even_right_after_another(pipe, output):
     told(pipe, output, DUMP + DUMP.replace("render", "upscale"))
     assert output.stack_text() == DUMP.replace("render", "upscale").strip()

@@ -44,6 +44,7 @@ class Mapped:
         self.base = 0
         self.why = "" if fd >= 0 else "a descriptor of shared memory did not arrive: too many files are open in this process"
         self.leases: dict[int, int] = {}     # where a lease starts -> how long it is, for those that are looked at
+        self.orphaned = False                # the other end uses its memory no more: what nobody looks at is of no use
         if fd >= 0:
             weakref.finalize(self, os.close, fd).atexit = False
 
@@ -57,6 +58,22 @@ class Mapped:
             self.base = segments.address(self.memory)
         except _NO_MEMORY as error:
             self.why = f"{self.size} bytes of shared memory cannot be mapped in this process ({error})"
+
+    def give_back(self, start: int, end: int) -> None:
+        """Give the whole pages of a range back to the system."""
+        start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+        end -= end % mmap.PAGESIZE
+        if self.memory is not None and end > start:
+            with contextlib.suppress(AttributeError, OSError):   # a system that cannot: they go with the last look at the segment
+                self.memory.madvise(mmap.MADV_REMOVE, start, end - start)
+
+    def orphan(self) -> None:
+        """Give back what nobody looks at, now and from now on."""
+        done = 0
+        for start, size in sorted(self.leases.items()):
+            self.give_back(done, start)
+            done = max(done, _page_end(start + size))
+        self.give_back(done, self.size)
 
     def read(self, offset: int, size: int) -> memoryview:
         """Return a copy of a range, for what cannot be mapped."""
@@ -115,6 +132,12 @@ class Loan:
 def _end(news: deque[Any], ended: Ended, segment: Mapped) -> None:
     """Put an end among the news; until then this function's arguments keep its segment."""
     news.append(ended)
+    if segment.orphaned:
+        segment.give_back(ended.placed.block, _page_end(ended.placed.offset + ended.placed.size))
+
+
+def _page_end(end: int) -> int:
+    return -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class Inbox:
@@ -170,14 +193,15 @@ class Inbox:
         """Return a buffer that lies in shared memory; raises FrameBroken if it lies nowhere."""
         if placed.segment == ON_DEVICE:
             return Loan(placed.lease, self.news)
-        segment = self._segments.get(placed.segment)
-        if segment is None or placed.offset + placed.size > segment.size or not placed.size or placed.block > placed.offset:
-            raise FrameBroken(f"a buffer of {placed.size} bytes lies nowhere in segment {placed.segment} of shared memory")
-        if segment.memory is None:
-            self.news.append(Back(placed.lease))
-            return Missing(segment.why) if segment.why else segment.read(placed.offset, placed.size)
-        self._taken += 1
-        return self._look(segment, segment.memory, placed)
+        with self.lock:   # a lease is known before `close` can take its memory for unused
+            segment = self._segments.get(placed.segment)
+            if segment is None or placed.offset + placed.size > segment.size or not placed.size or placed.block > placed.offset:
+                raise FrameBroken(f"a buffer of {placed.size} bytes lies nowhere in segment {placed.segment} of shared memory")
+            if segment.memory is not None:
+                self._taken += 1
+                return self._look(segment, segment.memory, placed)
+        self.news.append(Back(placed.lease))
+        return Missing(segment.why) if segment.why else segment.read(placed.offset, placed.size)
 
     def _look(self, segment: Mapped, memory: mmap.mmap, placed: Placed) -> Union[memoryview, Missing]:
         start = placed.offset
@@ -245,6 +269,14 @@ class Inbox:
         self._busy.discard((placed.segment, placed.block))
 
     def close(self) -> None:
-        """Let go of everything but what is still looked at."""
-        self._segments.clear()
+        """Let go of everything but what is still looked at; of a segment that holds more than that, the rest goes back to the system."""
+        with self.lock:
+            held = list(self._segments.values())
+            for segment in held:
+                segment.orphaned = not self._private   # before the ends among the news are counted: none is missed
+            self.settle()
+            self._segments.clear()
+            for segment in held:
+                if segment.orphaned and segment.leases:
+                    segment.orphan()
         self._cleaner.close()
