@@ -135,6 +135,23 @@ def test_a_tensor_of_a_killed_worker_stays_readable_and_its_memory_goes_with_the
     assert (descriptors(), mapped_segments()) == before
 
 
+@pytest.mark.parametrize("dropped", ["before the death", "after it"])
+def test_what_nobody_looks_at_of_a_dead_workers_memory_goes_back_although_another_part_is_looked_at(dropped):
+    before = shared_bytes()
+    with arena_worker() as worker:
+        kept, *others = [worker.value("arena_pack:ones", COUNT) for _ in range(9)]
+        if dropped == "before the death":
+            others.clear()
+        _end(worker)
+        if dropped == "after it":
+            assert shared_bytes() - before >= 9 * kept.nbytes
+            others.clear()
+        del worker
+        gc.collect()
+        assert kept.nbytes <= shared_bytes() - before < 2 * kept.nbytes
+        assert kept.sum() == COUNT
+
+
 def test_what_one_worker_looks_at_outlives_the_worker_that_made_it_and_the_hosts_interest():
     with arena_worker(env="b") as b:
         with arena_worker(env="a") as a:
