@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from comfy_env import EnvPlan, WorkerPool, errors
+from comfy_env.pool import births
 from comfy_env.settings import Settings
 from comfy_env.testing.clock import MovableClock
-from tests.arena.kit import PACK, mapped_segments, shared_descriptors
+from tests.arena.kit import PACK, mapped_segments, shared_bytes, shared_descriptors
 
 COUNT = 100_000
 
@@ -60,6 +61,20 @@ def test_a_value_survives_the_death_and_replacement_of_its_worker(pool):
     pool.kill("a")
     kept += 1
     assert pool.call(plan(), "arena_pack:total", kept) == 2 * COUNT
+
+
+def test_a_successor_is_started_when_the_shared_memory_of_the_dead_is_back(pool, monkeypatch):
+    before, found = shared_bytes(), []
+    kept, *others = [pool.call(plan(), "arena_pack:ones", 8 * COUNT) for _ in range(9)]
+    others.clear()
+    gc.collect()
+    assert shared_bytes() - before >= 9 * kept.nbytes
+    prepare = births._prepare
+    monkeypatch.setattr(births, "_prepare", lambda *given: (found.append(shared_bytes() - before), prepare(*given))[1])
+    with pytest.raises(errors.WorkerCrashed):
+        pool.call(plan(), "arena_pack:crash")
+    assert pool.call(plan(), "arena_pack:total", kept) == 8 * COUNT
+    assert len(found) == 1 and kept.nbytes <= found[0] < 2 * kept.nbytes, "what the host looks at stays, the rest is back"
 
 
 def test_workers_replaced_again_and_again_leave_no_memory_and_no_descriptors(pool):

@@ -1,15 +1,19 @@
 """Rule 16: every death goes through one kill, the failed call is answered before it, and only then is there a successor."""
 
+import contextlib
+import gc
 import os
 import signal
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from comfy_env import errors
 from comfy_env.lifecycle import events
+from comfy_env.process import procs
 from comfy_env.testing.audit import alive
 from comfy_env.testing.stage import LIMIT, needs
 from comfy_env.values import Killed
@@ -53,6 +57,136 @@ def test_no_process_of_the_tree_is_left_and_none_is_a_zombie(stage, eventually):
     stage.pool.kill(stage.plan)
     assert not alive(worker) and not os.path.exists(f"/proc/{worker}"), "reaped"
     eventually(lambda: not alive(child))
+
+
+@over(*REAL)
+def test_a_successor_is_started_when_the_dead_ones_processes_are_gone_and_its_status_is_collected(stage):
+    stage.serve()
+    worker, child = stage.record.pid, stage.call("with_child")
+    found = []
+    stage.spy.before["spawn"] = lambda launch: found.append((os.path.exists(f"/proc/{worker}"), alive(child)))
+    with pytest.raises(errors.WorkerCrashed):
+        stage.call("die", "kill")
+    assert stage.call("add", 1, 1) == 2
+    assert found == [(False, False)], "a number that is still taken is a process whose memory may not be back"
+
+
+# ---------------------------------------------------------------- what is left when the successor is born
+
+MIB = 1 << 20
+
+
+def shared_files(pid):
+    """Return the segments of shared memory a process has open or mapped, by number."""
+    found = set()
+    with contextlib.suppress(OSError):   # it is gone, or not ours to look at
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            if "memfd:comfy_env" in line:
+                found.add(int(line.split()[4]))
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):   # closed since the listing
+                if "memfd:comfy_env" in os.readlink(link):
+                    found.add(link.stat().st_ino)
+    return found
+
+
+def holders(files):
+    """Return who keeps any of these segments, and which: one that nobody does is memory no more."""
+    found = {pid: shared_files(pid) & files for pid in procs.pids()}
+    return {pid: kept for pid, kept in found.items() if kept}
+
+
+def charged(files):
+    """Return the bytes that segments which this process has open take up."""
+    found = {}
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):   # closed since the listing
+            facts = link.stat()
+            found[facts.st_ino] = facts.st_blocks * 512
+    return sum(size for file, size in found.items() if file in files)
+
+
+class Remains:
+    """What a worker had, and what of it is there when the next one is about to be spawned."""
+
+    def __init__(self, stage, pid):
+        self.pid = pid
+        self.nonce = stage.seat.worker.launch.nonce
+        self.files = shared_files(pid)
+        self.found = []
+        stage.spy.before["spawn"] = lambda launch: self.found.append(self.look())
+
+    def look(self):
+        return {"processes": self.processes(), "its status to be collected": os.path.exists(f"/proc/{self.pid}"),
+                "segments": holders(self.files)}
+
+    def processes(self):
+        tree = [row for row in procs.rows() if self.pid in (row.pid, row.group, row.session) or procs.carries(row.pid, self.nonce)]
+        return [row for row in tree if not row.dead]
+
+
+NOTHING = {"processes": [], "its status to be collected": False, "segments": {}}
+
+
+def kill_it(stage, pid):
+    assert stage.pool.kill(stage.plan)
+
+
+def crash_it_while_another_call_waits(stage, pid):
+    """The successor is wanted before the worker's end has begun."""
+    held = stage.held()
+    waiting = stage.start("add", 1)
+    while not stage.seat.env.ledger.waiting:
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGKILL)
+    assert isinstance(held.exception(LIMIT), errors.WorkerCrashed)
+    assert waiting.result(LIMIT) == 1
+
+
+@over(*REAL)
+@pytest.mark.parametrize("end", [kill_it, crash_it_while_another_call_waits])
+def test_when_the_successor_is_spawned_nothing_of_the_worker_is_left(stage, end):
+    pid, child = stage.call("whoami")["pid"], stage.call("with_child")
+    stage.run("jobs:keep_memory", 256)
+    remains = Remains(stage, pid)
+    assert procs.resident(pid) > 256 * MIB and {pid, child} <= {row.pid for row in remains.processes()}
+    assert holders(remains.files).keys() == {pid, os.getpid()} and remains.files
+    end(stage, pid)
+    assert stage.call("add", 1, 1) == 2 and stage.record.generation == 2
+    assert remains.found == [NOTHING]
+
+
+@over("venv")
+def test_of_a_dead_workers_memory_only_what_the_host_looks_at_is_left_when_its_successor_is_spawned(stage):
+    pytest.importorskip("numpy")
+    seen, dropped = stage.run("numpy:ones", MIB // 8), stage.run("numpy:ones", 4 * MIB)
+    pid = stage.call("whoami")["pid"]
+    remains = Remains(stage, pid)
+    del dropped
+    before = charged(remains.files)
+    bytes_left = []
+    look = stage.spy.before["spawn"]
+    stage.spy.before["spawn"] = lambda launch: bytes_left.append(charged(remains.files)) or look(launch)
+    stage.pool.kill(stage.plan)
+    assert stage.call("add", 1, 1) == 2
+    assert [left["segments"].keys() for left in remains.found] == [{os.getpid()}]
+    assert before > 33 * MIB and bytes_left == [MIB], "what it lent and the host let go of is given back, what the host has is not"
+    assert seen.sum() == MIB // 8
+    del seen
+    gc.collect()
+    assert holders(remains.files) == {} and charged(remains.files) == 0
+
+
+@over("venv")
+def test_what_the_host_lets_go_of_after_its_workers_death_is_given_back_at_once(stage):
+    pytest.importorskip("numpy")
+    first, second = stage.run("numpy:ones", MIB // 8), stage.run("numpy:ones", 4 * MIB)
+    files = shared_files(stage.call("whoami")["pid"])
+    stage.pool.kill(stage.plan)
+    assert charged(files) == 33 * MIB
+    del second
+    gc.collect()
+    assert charged(files) == MIB and first.sum() == MIB // 8
 
 
 @over(*REAL)
