@@ -6,6 +6,7 @@ Nothing in here acts: no file is opened, no process looked at, no pluggy importe
 from __future__ import annotations
 
 import enum
+import os
 import signal
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +37,10 @@ class PackId:
     url: str = ""
     folder: Path | None = None
 
+    def __post_init__(self) -> None:
+        _check(self, str, "a text", "id", "version", "url")
+        _be_paths(self, "folder")
+
 
 @dataclass(frozen=True)
 class Conda:
@@ -43,6 +48,9 @@ class Conda:
 
     channels: tuple[str, ...] = ()
     dependencies: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _be_several(self, str, "texts", "channels", "dependencies")
 
 
 @dataclass(frozen=True)
@@ -79,19 +87,25 @@ class EnvPlan:
     def __post_init__(self) -> None:
         if not _is_name(self.key):
             raise PlanError(f"{self.key!r} cannot be an environment's key: use letters, digits, '-', '_' and '.'")
-        for name in ("dependencies", "nodes", "indexes", "secrets"):
-            object.__setattr__(self, name, _several(name, getattr(self, name)))
-        for name in ("root", "interpreter"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else Path(value))
-        object.__setattr__(self, "import_roots", tuple(Path(p) for p in _several("import_roots", self.import_roots)))
-        object.__setattr__(self, "variables", _pairs(self.variables))
-        object.__setattr__(self, "limits", _pairs(self.limits))
+        _check(self, str, "a text", "backend", "torch", "api", "source")
+        _check(self, str | None, "a text", "device", "fallback")
+        _check_python(self)
+        _check(self, bool, "True or False", "allow_source_builds", "comfy")
+        _check(self, Conda | None, "a Conda(channels, dependencies)", "conda")
+        _check(self, PackId | None, "a PackId(...)", "pack")
+        _be_several(self, str, "texts", "dependencies", "nodes", "indexes", "secrets")
+        _be_several(self, str | os.PathLike, "paths", "import_roots")
+        _be_paths(self, "root", "interpreter")
+        object.__setattr__(self, "import_roots", tuple(_path(self, "import_roots", path) for path in self.import_roots))
+        object.__setattr__(self, "variables", _pairs(self, "variables", str | int | float, "text"))
+        object.__setattr__(self, "limits", _pairs(self, "limits", int | float, "number"))
 
     @classmethod
     def existing(cls, python: str | Path, key: str, *, root: str | Path | None = None, **more: Any) -> EnvPlan:
         """Return a plan that uses an interpreter as it is: nothing is built, installed or changed."""
-        return cls(key=key, interpreter=Path(python), root=None if root is None else Path(root), **more)
+        if python is None:
+            raise PlanError("EnvPlan.existing(python=None): the path of an interpreter is wanted")
+        return cls(key=key, interpreter=python, root=root, **more)  # type: ignore[arg-type]  # paths from here on
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -110,15 +124,71 @@ def _is_name(key: Any) -> bool:
     return not any(c in "/\\" or unicodedata.category(c) in _UNSEEN for c in key)
 
 
-def _several(name: str, given: Any) -> tuple[Any, ...]:
+def _wrong(value: Any, name: str, given: Any, wanted: str) -> PlanError:
+    return PlanError(f"{type(value).__name__}({name}={given!r}): {wanted} is wanted")
+
+
+def _check(value: Any, kind: Any, wanted: str, *names: str) -> None:
+    for name in names:
+        given = getattr(value, name)
+        if not isinstance(given, kind):
+            raise _wrong(value, name, given, wanted)
+
+
+def _be_paths(value: Any, *names: str) -> None:
+    for name in names:
+        given = getattr(value, name)
+        if given is not None:
+            object.__setattr__(value, name, _path(value, name, given))
+
+
+def _path(value: Any, name: str, given: Any) -> Path:
+    path = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(path, str) or not path:
+        raise _wrong(value, name, given, "a path")
+    return given if isinstance(given, Path) else Path(path)
+
+
+def _be_several(value: Any, kind: Any, wanted: str, *names: str) -> None:
+    for name in names:
+        entries = _several(value, name, getattr(value, name), wanted)
+        odd = [entry for entry in entries if not isinstance(entry, kind)]
+        if odd:
+            raise PlanError(f"{type(value).__name__}({name}=...): {odd[0]!r} is among its entries; {wanted} are wanted")
+        object.__setattr__(value, name, entries)
+
+
+def _several(value: Any, name: str, given: Any, wanted: str) -> tuple[Any, ...]:
     """Return the entries; one text would be taken for as many entries as it has letters."""
     if isinstance(given, str | bytes | Path):
         raise PlanError(f"{name} must be several entries, not the one text {str(given)!r}", hint=f"write {name}=({str(given)!r},)")
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise _wrong(value, name, given, f"a tuple of {wanted}")
     return tuple(given)
 
 
-def _pairs(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(dict(given).items()))
+def _pairs(value: Any, name: str, kind: Any, wanted: str) -> tuple[tuple[str, Any], ...]:
+    """Return pairs of a name and what it stands for, sorted; what is wrong is told without its value, which may be a secret."""
+    given = getattr(value, name)
+    try:
+        pairs = dict(given)
+    except (TypeError, ValueError):
+        raise _odd_pair(value, "...", name, wanted, type(given).__name__) from None
+    for key, one in pairs.items():
+        if not isinstance(key, str) or not isinstance(one, kind):
+            raise _odd_pair(value, f"{{{key!r}: ...}}", name, wanted, f"{type(key).__name__}: {type(one).__name__}")
+    return tuple(sorted(pairs.items()))
+
+
+def _odd_pair(value: Any, shown: str, name: str, wanted: str, found: str) -> PlanError:
+    return PlanError(f"{type(value).__name__}({name}={shown}): a dict of {wanted}s by name is wanted, not {found}")
+
+
+def _check_python(plan: EnvPlan) -> None:
+    given = plan.python
+    if given is not None and (not isinstance(given, str) or os.sep in given):
+        hint = "write python='3.10' or python='>=3.9,<3.13'; the path of an interpreter is given as interpreter="
+        raise PlanError(f"EnvPlan(python={given!r}): a version is wanted, as text", hint=hint)
 
 
 # ---------------------------------------------------------------- what is there
@@ -320,6 +390,11 @@ class Want:
     why: str = "idle"
     which: str = ""
 
+    def __post_init__(self) -> None:
+        if self.bytes is not None and (isinstance(self.bytes, bool) or not isinstance(self.bytes, int | float)):
+            raise _wrong(self, "bytes", self.bytes, "a number of bytes, None for everything,")
+        _check(self, str, "a text", "why", "which")
+
 
 @dataclass(frozen=True)
 class Released:
@@ -377,7 +452,7 @@ class CallOptions:
     def __post_init__(self) -> None:
         for name in ("silence", "wait"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and value >= 0):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
                 raise PlanError(f"CallOptions({name}={value!r}): seconds, 0 or more, are wanted")
         if self.on_progress is not None and not callable(self.on_progress):
             raise PlanError(f"CallOptions(on_progress={self.on_progress!r}): a function that takes a Progress is wanted")
@@ -429,6 +504,13 @@ class AgentSpec:
     shares_gpu: bool = False
     replay_safe: bool = False
     about: str = ""
+
+    def __post_init__(self) -> None:
+        _check(self, str, "a text", "name", "about")
+        _check(self, EnvPlan, "an EnvPlan", "plan")
+        _check(self, bool, "True or False", "shares_gpu", "replay_safe")
+        if not isinstance(self.target, str) or ":" not in self.target:
+            raise _wrong(self, "target", self.target, "the text 'module:function'")
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ longest time from a fault to its outcome, or with ≤ the longest whole test whe
 
 Proven on Linux. The parts for macOS and Windows lie in files of their own behind the same interfaces and are unproven.
 
-    make test ARGS="tests/faults"         the table, in about three minutes
+    make test TESTS=tests/faults          the table, in about three minutes
     make test ARGS="-m long"              what takes longer: 100,000 calls, 1,000 crashes, 10,000 races, every system call failing
     make soak MINUTES=10 SEED=7           random faults; the same seed plans the same ones
     make reliability                      all of it, and this page

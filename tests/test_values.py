@@ -8,6 +8,7 @@ import pytest
 from comfy_env import CallOptions, EnvPlan, NodeContext, Settings, WorkerPool
 from comfy_env.errors import PlanError
 from comfy_env.orchestrator.settings import OrchestratorSettings
+from comfy_env.values import AgentSpec, Conda, PackId, Want
 
 
 @pytest.mark.parametrize("field", ["dependencies", "indexes", "secrets", "nodes", "import_roots"])
@@ -16,7 +17,56 @@ def test_one_text_where_several_are_wanted_is_refused_and_not_taken_letter_by_le
         EnvPlan(key="text", **{field: "six"})
 
 
-@pytest.mark.parametrize("options", [{"silence": -3}, {"wait": -1}, {"wait": "soon"}])
+PLANS = [
+    ({"root": 3}, "a path"), ({"root": b"/pack"}, "a path"), ({"root": ""}, "a path"), ({"interpreter": True}, "a path"),
+    ({"python": 3.1}, "a version"), ({"python": (3, 10)}, "a version"), ({"python": sys.executable}, "a version"),
+    ({"python": Path(sys.executable)}, "a version"), ({"backend": None}, "a text"), ({"torch": 2.4}, "a text"), ({"device": 0}, "a text"),
+    ({"fallback": True}, "a text"), ({"source": Path("x")}, "a text"), ({"api": 1}, "a text"), ({"comfy": "no"}, "True or False"),
+    ({"allow_source_builds": 1}, "True or False"), ({"conda": {"channels": ()}}, "a Conda"), ({"pack": "me/pack"}, "a PackId"),
+    ({"dependencies": None}, "a tuple of texts"), ({"dependencies": {"numpy": "2"}}, "a tuple of texts"), ({"nodes": [3]}, "3 is among"),
+    ({"indexes": [Path("wheels")]}, "is among"), ({"secrets": 5}, "a tuple of texts"), ({"import_roots": [3]}, "3 is among"),
+    ({"variables": "A=1"}, "a dict of texts"), ({"variables": ["A=1"]}, "a dict of texts"),
+    ({"variables": {"A": None}}, "not str: NoneType"), ({"variables": {1: "A"}}, "not int: str"), ({"limits": {"birth": "60"}}, "not str: str"), ({"limits": 60}, "a dict of numbers"),
+]
+
+
+@pytest.mark.parametrize(("fields", "told"), PLANS, ids=str)
+def test_a_plans_field_of_another_type_is_refused_by_its_name_when_it_is_made(fields, told):
+    with pytest.raises(PlanError, match=rf"^EnvPlan\({next(iter(fields))}=.*{told}"):
+        EnvPlan(key="typed", **fields)
+
+
+def test_a_variable_of_another_type_is_refused_without_its_value():
+    with pytest.raises(PlanError) as caught:
+        EnvPlan(key="secret", variables={"TOKEN": b"hunter2"})
+    assert "TOKEN" in str(caught.value) and "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("python", [None, "", 3])
+def test_an_existing_interpreter_must_be_a_path(python):
+    with pytest.raises(PlanError, match="is wanted"):
+        EnvPlan.existing(python, "existing")
+
+
+def test_the_paths_of_a_plan_may_be_texts_or_paths(tmp_path):
+    made = EnvPlan.existing(sys.executable, "paths", root=str(tmp_path), import_roots=[str(tmp_path), tmp_path])
+    assert (made.interpreter, made.roots) == (Path(sys.executable), (tmp_path,) * 3)
+    assert PackId("me/pack", folder=str(tmp_path)).folder == tmp_path  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("make", "told"), [
+    (lambda: PackId(3), "PackId.id=3.: a text"), (lambda: PackId("a", folder=3), "PackId.folder=3.: a path"),
+    (lambda: Conda("conda-forge"), "channels must be several"), (lambda: Conda((), [3]), "Conda.dependencies=.*3 is among"),
+    (lambda: Want("3"), "Want.bytes='3'"), (lambda: Want(True), "Want.bytes=True"), (lambda: Want(which=None), "Want.which=None"),
+    (lambda: AgentSpec("a", "plan", "m:f"), "AgentSpec.plan="), (lambda: AgentSpec("a", EnvPlan("k"), print), "AgentSpec.target="),
+    (lambda: AgentSpec("a", EnvPlan("k"), "m:f", shares_gpu="no"), "AgentSpec.shares_gpu='no'"),
+])
+def test_other_values_refuse_another_type_by_its_field(make, told):
+    with pytest.raises(PlanError, match=told):
+        make()
+
+
+@pytest.mark.parametrize("options", [{"silence": -3}, {"wait": -1}, {"wait": "soon"}, {"silence": True}, {"wait": float("nan")}])
 def test_a_call_option_that_is_no_time_is_refused(options):
     with pytest.raises(PlanError, match="seconds"):
         CallOptions(**options)
@@ -100,3 +150,5 @@ def test_what_is_no_plan_and_what_are_no_options_is_named():
             pool.call("old", "os:getpid")
         with pytest.raises(PlanError, match="must be CallOptions"):
             pool.call(EnvPlan(key="none"), "os:getpid", options={"wait": 1})
+        with pytest.raises(PlanError, match="must be Want"):
+            pool.release("none", 1_000_000)  # type: ignore[arg-type]

@@ -14,7 +14,23 @@ from comfy_env.transport.handshake import join
 from comfy_env.values import Canary, Killed, Lanes, Launch, Process, Proof, Released, Want
 
 
-class LocalBackend:
+class OverLanes:
+    """The verbs that only need the lanes: joining over the launch's endpoint, the proof, the release."""
+
+    @hookimpl
+    def comfy_env_transport(self, process: Process, launch: Launch) -> Lanes:
+        return join(launch.endpoint, process, launch)
+
+    @hookimpl
+    def comfy_env_verify(self, process: Process, lanes: Lanes, canary: Canary) -> Proof:
+        return commands.verify(process, lanes, canary)
+
+    @hookimpl
+    def comfy_env_release(self, process: Process, lanes: Lanes, want: Want) -> Released:
+        return commands.release(process, lanes, want)
+
+
+class LocalBackend(OverLanes):
     """Starts the launch's program in a group of its own and joins it over inherited descriptors.
 
     ``kill_seconds`` bounds its kill; the core looks afterwards and ends what is left.
@@ -32,18 +48,6 @@ class LocalBackend:
     @hookimpl
     def comfy_env_spawn(self, launch: Launch) -> Process:
         return starting.start(self.launch_for(launch))
-
-    @hookimpl
-    def comfy_env_transport(self, process: Process, launch: Launch) -> Lanes:
-        return join(launch.endpoint, process, launch)
-
-    @hookimpl
-    def comfy_env_verify(self, process: Process, lanes: Lanes, canary: Canary) -> Proof:
-        return commands.verify(process, lanes, canary)
-
-    @hookimpl
-    def comfy_env_release(self, process: Process, lanes: Lanes, want: Want) -> Released:
-        return commands.release(process, lanes, want)
 
     @hookimpl
     def comfy_env_kill(self, process: Process, reason: str, replaced: bool) -> Killed:

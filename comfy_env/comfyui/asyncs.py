@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,26 +37,16 @@ class _Running:
         self._generation = 0
 
     async def answered(self) -> dict[str, Any]:
+        from comfy_env.pool.asyncs import in_thread  # only a call needs it
+
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
 
-        def follow() -> None:
+        def follow() -> dict[str, Any]:
             prompt_thread.follow(loop)
-            try:
-                value, error = context.run(self._follow), None
-            except BaseException as caught:  # handed to the awaiter
-                value, error = {}, caught
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_deliver, future, value, error)
+            return self._follow()
 
-        threading.Thread(target=follow, name=f"comfy-env {self._node.name}", daemon=True).start()
-        try:
-            answer: dict[str, Any] = await future
-            return answer
-        except asyncio.CancelledError:
-            self._left.set()
-            raise
+        answer: dict[str, Any] = await in_thread(follow, self._left.set, f"comfy-env {self._node.name}")
+        return answer
 
     def _follow(self) -> dict[str, Any]:
         """Start the coroutine and collect it turn by turn until it is over or nobody waits for it any more."""
@@ -102,12 +91,3 @@ class _Running:
     def _now(self) -> int:
         record = self._home.host.pool.record(self._home.plan)
         return record.generation if record else 0
-
-
-def _deliver(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(value)
-    else:
-        future.set_exception(error)

@@ -11,7 +11,7 @@ from typing import Any
 from comfy_env.errors import HookStopped
 
 
-async def in_thread(work: Callable[[], Any], cancel: Callable[[], None]) -> Any:
+async def in_thread(work: Callable[[], Any], cancel: Callable[[], None], name: str = "comfy-env async call") -> Any:
     """Run `work` on a new thread in the caller's context; a cancelled awaiter calls `cancel` and leaves."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
@@ -25,7 +25,7 @@ async def in_thread(work: Callable[[], Any], cancel: Callable[[], None]) -> Any:
         if not loop.is_closed():
             loop.call_soon_threadsafe(_deliver, future, value, error)
 
-    threading.Thread(target=run, name="comfy-env async call", daemon=True).start()
+    threading.Thread(target=run, name=name, daemon=True).start()
     try:
         return await future
     except asyncio.CancelledError:

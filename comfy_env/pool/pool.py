@@ -167,6 +167,8 @@ class WorkerPool:
         Raises `LaneBusy` when the lane was not to be had for `COMFY_ENV_COMMAND_LOCK_SECONDS`, `LaneLost` when the worker ended
         while it was asked.
         """
+        if want is not None and not isinstance(want, Want):
+            raise errors.PlanError(f"want must be Want(...), not {type(want).__name__} {want!r}")
         seat = self._known(plan)
         return release(seat, want) if seat and has_process(seat.env) else None
 

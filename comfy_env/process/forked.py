@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 from comfy_env.process import procs
 from comfy_env.process.handle import LocalProcess
+from comfy_env.process.waits import readable
 from comfy_env.values import ExitStatus
 
 LOST = "lost with the forker: the zygote it was forked from ended before it"
 
 
-class Forker(Protocol):
-    """The zygote as its children know it."""
+class Parent(Protocol):
+    """The zygote as its children know it: who alone can collect them."""
 
     def lives(self) -> bool: ...
     def reap(self, pid: int) -> None: ...
@@ -23,8 +24,8 @@ class Forker(Protocol):
 class ForkedProcess(LocalProcess):
     """A grandchild of this process. While its zygote lives its number stays its own until `reap`, as a child's does."""
 
-    def __init__(self, pid: int, outputs: tuple[int, ...] = (), *, forker: Forker, **facts: Any) -> None:
-        self._forker = forker
+    def __init__(self, pid: int, outputs: tuple[int, ...] = (), *, parent: Parent, **facts: Any) -> None:
+        self._parent = parent
         super().__init__(pid, outputs, **facts)
 
     def reap(self) -> ExitStatus | None:
@@ -33,15 +34,19 @@ class ForkedProcess(LocalProcess):
             self._look()
             collect, self._pinned = self._status is not None and self._pinned, self._pinned and self._status is None
         if collect:
-            self._forker.reap(self._pid)
+            self._parent.reap(self._pid)
         self._collect_orphan()
         return self._status
 
     def _look(self) -> None:
         """Peek at the status; under the lock. What the system shows of an ended process stays until it is collected."""
-        self._pinned = self._pinned and self._forker.lives()
-        if self._status is None:
+        self._pinned = self._pinned and self._parent.lives()
+        if self._status is None and self._may_have_ended():
             self._status = self._seen()
+
+    def _may_have_ended(self) -> bool:
+        """Tell whether its exit handle speaks: while that is silent the process runs, and /proc, which costs more, need not be read."""
+        return not self._close.alive or readable([self._handle], 0)
 
     def _seen(self) -> ExitStatus | None:
         row = procs.row(self._pid)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import logging
 import os
-import socket
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +22,7 @@ from comfy_env.process.handle import LocalProcess
 from comfy_env.process.output import Output
 from comfy_env.process.rundir import WorkerRun
 from comfy_env.process.waits import readable
+from comfy_env.process.zygote_channel import Channel
 from comfy_env.values import ExitStatus, Launch
 
 log = logging.getLogger(__name__)
@@ -52,39 +51,10 @@ class ForkFailed(SpawnFailed):
     """The zygote forked nothing; the worker can be started plainly."""
 
 
-class _Endpoint:
-    """What a zygote inherits: its end of the channel and a lifeline."""
-
-    def __init__(self) -> None:
-        with contextlib.ExitStack() as undo:
-            self.channel, self._theirs = socket.socketpair()
-            undo.callback(self.channel.close)
-            undo.callback(self._theirs.close)
-            self.lifeline_read: int | None
-            self.lifeline_read, self.lifeline_write = os.pipe()
-            undo.pop_all()
-        self.boot_fd = self._theirs.fileno()
-        self.child_fds = (self.boot_fd, self.lifeline_read)
-        self._open = [self.lifeline_write]
-
-    def child_started(self) -> None:
-        self._theirs.close()
-        read, self.lifeline_read = self.lifeline_read, None
-        if read is not None:
-            os.close(read)
-
-    def close(self) -> None:
-        """Close everything; idempotent."""
-        self.child_started()
-        self.channel.close()
-        while self._open:
-            os.close(self._open.pop())
-
-
 class Zygote:
     """Use `start`, then `warm` on a thread of its own. ``refusal`` says why it does not serve, '' while nothing speaks against it."""
 
-    def __init__(self, launch: Launch, run: WorkerRun, endpoint: _Endpoint) -> None:
+    def __init__(self, launch: Launch, run: WorkerRun, channel: Channel) -> None:
         self.make = make_of(launch)
         self.nonce = run.nonce
         self.warmed = threading.Event()
@@ -92,7 +62,7 @@ class Zygote:
         self.serves = False
         self._places: dict[str, int] = {}
         self._run = run
-        self._endpoint = endpoint
+        self._channel = channel
         self._output = Output(launch.env, 0, sink=lambda line: log.debug("[%s zygote] %s", launch.env, line))
         self._asking = threading.RLock()   # a fork that fails has its child collected
         self._children: set[int] = set()
@@ -101,21 +71,21 @@ class Zygote:
         self._lost = False
         self._ending = threading.Lock()
         self._ended = False
-        self.process = launching.begin(_launch(launch, run, endpoint))
+        self.process = launching.begin(_launch(launch, run, channel))
 
     @classmethod
     def start(cls, launch: Launch, run: WorkerRun, modules: Sequence[str], trial_seconds: float) -> Zygote:
         """Start the zygote of a worker's launch; raises SpawnFailed."""
         with contextlib.ExitStack() as undo:
             undo.callback(run.close)
-            endpoint = lifeline.opened(_Endpoint)
-            undo.callback(endpoint.close)
-            lifeline_fd = endpoint.lifeline_read
-            zygote = cls(launch, run, endpoint)
+            channel = lifeline.opened(Channel)
+            undo.callback(channel.close)
+            lifeline_fd = channel.lifeline_read
+            zygote = cls(launch, run, channel)
             undo.pop_all()
         order = {"nonce": run.nonce, "lifeline_fd": lifeline_fd, "record_lock": str(run.record_path)}
         with contextlib.suppress(OSError):   # it ended at once: `warm` says how
-            zygote._tell({**order, "modules": list(modules), "trial_seconds": trial_seconds})
+            channel.tell({**order, "modules": list(modules), "trial_seconds": trial_seconds})
         return zygote
 
     @property
@@ -146,7 +116,7 @@ class Zygote:
                 raise ForkFailed(f"no pipe could be had for its child: {error.strerror}") from error
             stack.callback(os.close, go_read)
             stack.callback(os.close, go_write)   # without a word its child ends by itself
-            own = functools.partial(ForkedProcess, forker=self)
+            own = functools.partial(ForkedProcess, parent=self)
             way = launching.Way(lambda it, program, outputs: self._forked(it, program, (*outputs, go_read)), own, self.nonce)
             process = launching.begin(launch, way)
             self.forks += 1
@@ -191,7 +161,7 @@ class Zygote:
             self._ended = True
             self.process.close()
             self._output.close()
-            self._endpoint.close()
+            self._channel.close()
             self._run.close()
 
     # ---- talking
@@ -213,39 +183,17 @@ class Zygote:
         if self._lost:
             raise ForkFailed("it did not answer before")
         try:
-            self._endpoint.channel.settimeout(ANSWER if seconds is None else seconds)
-            self._tell(request, descriptors)
-            return self._heard()
+            self._channel.limit(ANSWER if seconds is None else seconds)
+            self._channel.tell(request, descriptors)
+            return self._channel.heard()
         except (OSError, ValueError) as error:
             self._lost, self.serves = True, False   # what it still says would be taken for another answer
             how = self.process.exit_status()
             raise ForkFailed(f"it {how}" if how else f"it does not answer: {error or type(error).__name__}") from error
 
-    def _tell(self, message: dict, descriptors: Sequence[int] = ()) -> None:
-        data = json.dumps(message).encode()
-        channel = self._endpoint.channel
-        socket.send_fds(channel, [len(data).to_bytes(4, "big")], list(descriptors))
-        channel.sendall(data)
-
-    def _heard(self) -> dict:
-        size = int.from_bytes(self._bytes(4), "big")
-        answer = json.loads(self._bytes(size))
-        if not isinstance(answer, dict):
-            raise ValueError("its answer is no object")
-        return answer
-
-    def _bytes(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = self._endpoint.channel.recv(size - len(data))
-            if not more:
-                raise ConnectionResetError("its channel ended")
-            data += more
-        return data
-
     def _wait(self, seconds: float) -> str:
         """Return why it will not serve, '' once it does."""
-        channel, patience = self._endpoint.channel.fileno(), int(seconds / _LOOK) + 1
+        channel, patience = self._channel.fileno(), int(seconds / _LOOK) + 1
         for _ in range(patience):   # counted in looks: a suspended machine lives none
             if readable([channel], 0):
                 return self._first_word()
@@ -257,7 +205,7 @@ class Zygote:
 
     def _first_word(self) -> str:
         try:
-            word = self._heard()
+            word = self._channel.heard()
         except (OSError, ValueError):
             readable([self.process.watch()], ANSWER)
             return self._last_words(self.process.exit_status())
@@ -293,12 +241,12 @@ def make_of(launch: Launch) -> tuple[object, ...] | None:
     return argv[0], str(launch.worker_folder), frozenset((name, value) for name, value in launch.variables.items() if name not in own)
 
 
-def _launch(launch: Launch, run: WorkerRun, endpoint: _Endpoint) -> Launch:
+def _launch(launch: Launch, run: WorkerRun, channel: Channel) -> Launch:
     """Return the launch of a worker's zygote."""
-    argv = (*launch.argv[:-2], "--zygote", str(endpoint.boot_fd))
+    argv = (*launch.argv[:-2], "--zygote", str(channel.boot_fd))
     variables = {**launch.variables, "COMFY_ENV_GENERATION": "0"}
     return replace(launch, generation=0, argv=argv, cwd=run.folder, variables=variables, import_roots=(), run_folder=run.folder,
-                   nonce=run.nonce, endpoint=endpoint, auth_key=b"", forker=None)
+                   nonce=run.nonce, endpoint=channel, auth_key=b"", forker=None)
 
 
 def _changed(place: str) -> int:

@@ -33,6 +33,21 @@ class Descriptors:
                 os.close(fd)
 
 
+class Lifelined:
+    """An endpoint whose descriptors are in ``_pipes``, the lifeline's two ends among them."""
+
+    _pipes: Descriptors
+
+    @property
+    def lifeline_read(self) -> int | None:
+        return self._pipes.get("lifeline_read")
+
+    @property
+    def lifeline_write(self) -> int:
+        fd = self._pipes.get("lifeline_write")
+        return -1 if fd is None else fd
+
+
 def _pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
     pair = socket.socketpair()
     for end in pair:
@@ -47,7 +62,7 @@ def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
     return pipe
 
 
-class SocketEndpoint:
+class SocketEndpoint(Lifelined):
     """Both halves of everything a worker inherits. No descriptor of the host is inheritable by itself.
 
     ``lifeline_read`` is armed by whoever spawns the worker; `child_started` then closes the worker's half here.
@@ -94,15 +109,6 @@ class SocketEndpoint:
     @property
     def lifeline_fd(self) -> int | None:
         return self.lifeline_read
-
-    @property
-    def lifeline_read(self) -> int | None:
-        return self._pipes.get("lifeline_read")
-
-    @property
-    def lifeline_write(self) -> int:
-        fd = self._pipes.get("lifeline_write")
-        return -1 if fd is None else fd
 
     @property
     def crash_fd(self) -> int | None:

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from comfy_env.transport.endpoint import Descriptors
+from comfy_env.transport.endpoint import Descriptors, Lifelined
 
 _PEER = struct.Struct("3i")   # pid, uid, gid
 
 
-class ListenerEndpoint:
+class ListenerEndpoint(Lifelined):
     """What a worker connects to. ``folder`` must be this user's own, of mode 0700; `close` leaves nothing in it."""
 
     inherited = False
@@ -42,15 +42,6 @@ class ListenerEndpoint:
     @property
     def listener(self) -> str:
         return str(self._path)
-
-    @property
-    def lifeline_read(self) -> int | None:
-        return self._pipes.get("lifeline_read")
-
-    @property
-    def lifeline_write(self) -> int:
-        fd = self._pipes.get("lifeline_write")
-        return -1 if fd is None else fd
 
     @property
     def child_fds(self) -> tuple[int, ...]:

@@ -250,7 +250,7 @@ class Session:
     def close(self) -> None:
         """Close both lanes; threads that wait on them get LaneLost, also one that is stuck writing."""
         self._mail.lose(LaneLost("the lanes were closed"))
-        self.look_away()
+        self.devices.close()
         self._lanes.close()   # before the turn is asked for: whoever has it may be writing to a worker that reads no more
         with self._turn_lock:
             self._turn.notify_all()

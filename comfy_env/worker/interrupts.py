@@ -63,7 +63,7 @@ class Interrupts:
         """
         with self._lock:
             if self._request != request:
-                self._early = request
+                self._early = max(request, self._early or 0)   # one that is late must not hide one that is early
                 return False
             self.wanted = True
             if self._armed:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
+from .answers import encoded
 from .calls import Calls
 from .devices import Answers
 from .heavy import Seen
@@ -182,11 +183,11 @@ class Loop:
         """Return a message as it travels; the host is asked to prove a device from which a tensor leaves for the first time."""
         while kind in _LENDING:
             try:
-                return self._codec.encode(message, message=True)
+                return encoded(self._codec, message)
             except Unproved as unproved:
                 self.ask(request, {"name": ASK, "args": (unproved.uuid,), "kwargs": {}})
                 self._devices.conclude(unproved.uuid)
-        return self._codec.plain.encode(message, message=True)
+        return encoded(self._codec.plain, message)
 
     def _refuse(self, request: int, error: str, text: str) -> None:
         self._send(Kind.REFUSED, request, {"error": error, "text": text})

@@ -29,7 +29,12 @@ def text_of(error: BaseException) -> str:
 
 
 def _arguments(error: BaseException) -> tuple[Any, ...]:
-    args = error.args if isinstance(error.args, tuple) else ()
+    try:
+        args = error.args
+    except Exception:  # a class's own `args` can raise anything
+        args = ()
+    if not isinstance(args, tuple):
+        return ()
     return tuple(arg if type(arg) in _PLAIN else f"<{type(arg).__module__}.{type(arg).__qualname__}>" for arg in args)
 
 

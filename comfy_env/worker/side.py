@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import known
+from .answers import encoded
 from .interrupts import Interrupts
 from .raised import text_of
 from .wire.faults import DecodeFault, EncodeFault, LaneEnd, ReferenceGone
@@ -48,7 +49,7 @@ class SideLane:
             return
         kind = Kind.SIDE_PONG if frame.kind == Kind.SIDE_PING else Kind.SIDE_REPLY
         try:
-            payload, buffers = self._codec.encode(answer, message=True)
+            payload, buffers = encoded(self._codec, answer)
         except EncodeFault as fault:
             payload, buffers = self._codec.encode({"error": str(fault)})
         self._stream.send(Frame(kind, frame.request, self._generation, payload, buffers))

@@ -13,16 +13,10 @@ from comfy_env import EnvPlan, WorkerPool
 from comfy_env.lifecycle import machine
 from comfy_env.settings import Settings
 from comfy_env.worker.wire import spin
-from tests.arena.kit import PACK, arena_worker, pack_module
+from tests.arena.kit import PACK, pack_module
 
 CALLS = 50
 COUNT = 3 * 1024 * 1024 // 4   # float32: 3 MiB
-
-
-@pytest.fixture
-def worker():
-    with arena_worker() as started:
-        yield started
 
 
 def test_a_fresh_value_is_copied_once_and_one_that_is_shared_never(worker):

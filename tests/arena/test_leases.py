@@ -16,12 +16,6 @@ from tests.transport.workers import until
 COUNT = 3 * 1024 * 1024 // 4   # float32: 3 MiB
 
 
-@pytest.fixture
-def worker():
-    with arena_worker() as started:
-        yield started
-
-
 def test_a_result_the_host_dropped_frees_its_block_with_the_next_call(worker):
     results = [worker.value("arena_pack:ones", COUNT) for _ in range(4)]
     assert worker.session.tensors == 4

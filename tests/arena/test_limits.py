@@ -18,16 +18,11 @@ from comfy_env.worker.wire import headroom, segments
 from comfy_env.worker.wire.faults import NoRoom
 from comfy_env.worker.wire.headroom import RESERVE, Headroom
 from tests.arena.kit import arena_worker, descriptors, prove
+from tests.process.kit import shared_names
 from tests.transport.workers import until
 
 COUNT = 100_000   # float32: 400 kB
 MIB = 1 << 20
-
-
-@pytest.fixture
-def worker():
-    with arena_worker() as started:
-        yield started
 
 
 # ---------------------------------------------------------------- no shared memory to be had
@@ -45,16 +40,16 @@ def _refuse(size, label=""):
 
 
 def test_a_system_without_nameless_memory_uses_named_memory_and_leaves_no_name(monkeypatch):
-    names = set(os.listdir("/dev/shm"))
+    names = shared_names()
     monkeypatch.setattr(segments, "nameless", lambda: None)
     with arena_worker() as worker:
         worker.value("arena_pack:no_nameless_memory")
         value = np.ones(40 * MIB, "f4")
         assert np.array_equal(worker.value("arena_pack:plus_one", value), value + 1)
         assert worker.session.traffic["spilled"] == 0
-        assert set(os.listdir("/dev/shm")) == names
+        assert shared_names() == names
         os.kill(worker.process.pid, 9)
-    assert set(os.listdir("/dev/shm")) == names
+    assert shared_names() == names
 
 
 SMALL_SHM = """

@@ -77,18 +77,24 @@ def test_a_progress_report_reaches_the_asking_thread(pool):
     assert [(p.value, p.total, thread) for p, thread in heard] == [(1, 4, threading.get_ident())]
 
 
-def test_a_kill_ends_python_code_that_can_be_interrupted(pool, tmp_path, eventually):
+def holding(pool, function, folder, eventually):
+    """Return the thread of a call that holds on, once it has begun, and a list for the error that it fails by."""
     failed = []
 
     def hold():
         try:
-            call(pool, "hold", str(tmp_path))
+            call(pool, function, str(folder))
         except errors.ComfyEnvError as error:
             failed.append(error)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    eventually((tmp_path / "began").exists)
+    eventually((folder / "began").exists)
+    return holder, failed
+
+
+def test_a_kill_ends_python_code_that_can_be_interrupted(pool, tmp_path, eventually):
+    holder, failed = holding(pool, "hold", tmp_path, eventually)
     pool.kill(PLAN)
     holder.join(LIMIT)
     assert len(failed) == 1 and not holder.is_alive()
@@ -97,17 +103,7 @@ def test_a_kill_ends_python_code_that_can_be_interrupted(pool, tmp_path, eventua
 
 
 def test_what_will_not_end_is_named_with_its_generation_and_what_to_do(pool, tmp_path, eventually):
-    failed = []
-
-    def hold():
-        try:
-            call(pool, "hold_native", str(tmp_path))
-        except errors.ComfyEnvError as error:
-            failed.append(error)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    eventually((tmp_path / "began").exists)
+    holder, _ = holding(pool, "hold_native", tmp_path, eventually)
     pool.kill(PLAN)
     with pytest.raises(errors.Wedged) as caught:
         call(pool, "add", 1)

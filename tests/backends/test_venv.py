@@ -15,7 +15,6 @@ import pytest
 from comfy_env.backends.venv import VenvBackend
 from comfy_env.envs import paths, stamps
 from comfy_env.errors import BuildCancelled, BuildFailed, PlanError
-from comfy_env.settings import Settings
 from comfy_env.values import EnvPlan, EnvStatus, PackId
 
 from . import wheels
@@ -36,11 +35,6 @@ def wheelhouse(tmp_path, monkeypatch):
     wheels.make(folder, "demo_lib", "2.0")
     wheels.make(folder, "demo_top", "1.0", requires=("demo_lib<2",))
     return folder
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return Settings(envs_folder=tmp_path / "envs", log_folder=tmp_path / "logs")
 
 
 @pytest.fixture

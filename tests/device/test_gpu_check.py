@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from benchmarks import gpu_check
+from benchmarks import gpu_bench, gpu_check
 from benchmarks.gpu_checks import Skipped
 from tests.house.tree import ROOT
 
@@ -34,11 +34,12 @@ def test_its_exit_code_tells_whether_every_check_holds(monkeypatch, capsys, chec
         def uuids(self):
             return ["one"]
 
-    class Bench:
-        card = Card()
+    class Bench(gpu_bench.CudaBench):
+        def __init__(self):
+            self.card = Card()
 
-    monkeypatch.setattr(gpu_check, "CudaBench", Bench)
-    monkeypatch.setattr(gpu_check, "CHECKS", checks)
+    monkeypatch.setattr(gpu_bench, "CudaBench", Bench)
+    monkeypatch.setattr(gpu_bench, "CHECKS", checks)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda index: "a device")
     assert gpu_check.main() == code
     assert len(capsys.readouterr().out.splitlines()) == 1 + len(checks)

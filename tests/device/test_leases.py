@@ -188,6 +188,14 @@ def test_memory_open_in_the_host_is_bounded(worker, card, monkeypatch):
     worker.call("sim_card:install")
 
 
+def test_a_reply_that_is_read_while_the_lanes_are_closed_keeps_nothing_of_the_worker_open(card):
+    ends, opened = Ends(card), card.opened()
+    ends.devices.verdicts["SIM-0"] = ""
+    ends.devices.close()
+    value = ends.to_host(card.place(ramp(COUNT), 0))
+    assert torch.equal(value.cpu(), ramp(COUNT)) and card.opened() == opened
+
+
 # ---------------------------------------------------------------- a worker that is not sound
 
 class Ends:

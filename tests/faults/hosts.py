@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from comfy_env.process import procs, sweep
 from tests.faults.ward import CODE, PACK
+
+PROMISED = 1.0   # seconds until a worker's whole group is gone
 
 HEAD = f"""
 import json, os, sys
@@ -35,6 +41,33 @@ def tell(**facts):
         json.dump(facts, file)
     os.replace(folder / "told.new", folder / "told")
 
+"""
+
+BORN = """
+import threading, time
+from comfy_env.hooks import hookimpl
+
+class Born:
+    @hookimpl(wrapper=True)
+    def comfy_env_spawn(self, launch):
+        process = yield
+        self.pid, self.nonce = process.pid, launch.host_nonce
+        return process
+
+def hold(pool, plan):
+    note = folder / "note"
+    threading.Thread(target=lambda: pool.call(plan, "jobs:hold_the_gil_with_a_grandchild", str(note)), daemon=True).start()
+    return note
+
+def held(pool, plan):
+    note = hold(pool, plan)
+    while not os.path.exists(f"{note}.ready"):
+        time.sleep(0.005)
+    return [int(word) for word in open(f"{note}.ready").read().split()]
+
+"""
+"""What a script may begin with: `Born` is a wrapper that knows the worker that was spawned last, `hold` asks a worker to answer
+nobody, `held` waits until it does so and returns two numbers: its own and its child's.
 """
 
 
@@ -64,6 +97,44 @@ class Host:
         self.popen.kill()
         self.popen.wait()
         self.output.close()
+
+
+@contextlib.contextmanager
+def hosts_of(script: str, folder: Path, eventually: Callable[..., Any], prepare: Callable[[Path], object] = lambda folder: None,
+             seconds: float = 30.0) -> Iterator[Callable[[str], tuple[Host, dict[str, Any]]]]:
+    """Give `host_in(mode)`: it starts a host of a script in a folder that was prepared, and returns it with what it told.
+
+    In the end nobody of any of them is left, nor a child that they told as ``forked``.
+    """
+    hosts: list[Host] = []
+
+    def begin(mode: str) -> tuple[Host, dict[str, Any]]:
+        place = folder / f"host{len(hosts)}"
+        prepare(place)
+        hosts.append(Host(script, place, mode))
+        told = eventually(lambda: hosts[-1].told or hosts[-1].popen.poll(), seconds, "the host told its numbers")
+        assert isinstance(told, dict), hosts[-1].said()
+        return hosts[-1], told
+
+    yield begin
+    for host in hosts:
+        told = host.told or {}
+        host.close()
+        for pid in {told.get("forked", 0), *(twins(told["host_nonce"]) if told else ())} - {0}:
+            os.kill(pid, signal.SIGKILL)
+
+
+def twins(host_nonce: str) -> list[int]:
+    """Return every living process of any worker of a host."""
+    entry = f"\0{procs.HOST_NONCE}={host_nonce}\0".encode()
+    return [row.pid for row in procs.rows() if not row.dead and entry in b"\0" + procs.environment(row.pid)]
+
+
+def sweep_finds(host: Host) -> list[object]:
+    """Return whom the next host's sweep has to end or must leave alone, and what it leaves on disk."""
+    runtime = host.folder / "run"
+    report = sweep.sweep(runtime)
+    return [*report.killed, *report.skipped, *runtime.glob("host-*"), *runtime.glob("new-*")]
 
 
 def run_host(script: str, folder: Path, *arguments: object, shared_memory: str = "", seconds: float = 60.0, **more: Any) -> dict[str, Any]:

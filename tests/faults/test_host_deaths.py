@@ -16,21 +16,17 @@ import pytest
 
 from comfy_env.errors import CallFailed
 from comfy_env.hooks import hookimpl
-from comfy_env.process import procs, sweep
-from tests.faults.hosts import Host
-from tests.faults.test_load import twins
+from comfy_env.process import procs
+from tests.faults.hosts import BORN, PROMISED, Host, hosts_of, sweep_finds, twins
 from tests.process.kit import running
 
 pytestmark = pytest.mark.skipif(not procs.LINUX, reason="proven on Linux")
-PROMISED = 1.0   # seconds until a worker's whole group is gone
 
 HOST = """
-import threading, time
 from dataclasses import replace
-from comfy_env.hooks import hookimpl
 mode = arguments[0]
 
-class Tell:
+class Tell(Born):
     @hookimpl
     def comfy_env_launch(self, launch):
         if mode == "at once":
@@ -38,22 +34,15 @@ class Tell:
         if mode == "wrapped":
             return replace(launch, argv=("/bin/sh", "-c", '"$@"; true', "wrapper", *launch.argv))
 
-    @hookimpl(wrapper=True)
-    def comfy_env_spawn(self, launch):
-        process = yield
-        self.pid, self.nonce = process.pid, launch.host_nonce
-        return process
-
 spy = Tell()
 pool, plan = make_pool(wrappers=[spy]), make_plan("a")
-note = folder / "note"
-busy = ["jobs:hold_the_gil_with_a_grandchild", str(note)] if mode != "idle" else ["jobs:pid"]
-threading.Thread(target=lambda: pool.call(plan, *busy), daemon=True).start()
-while mode != "at once" and mode != "idle" and not os.path.exists(f"{note}.ready"):
-    time.sleep(0.005)
+if mode == "at once":
+    hold(pool, plan)
+elif mode == "idle":
+    threading.Thread(target=lambda: pool.call(plan, "jobs:pid"), daemon=True).start()
 while mode == "idle" and not (pool.record(plan) and pool.record(plan).calls):
     time.sleep(0.005)
-family = [int(word) for word in open(f"{note}.ready").read().split()] if mode not in ("idle", "at once") else []
+family = held(pool, plan) if mode not in ("idle", "at once") else []
 forked = os.fork() if mode == "forked" else 0
 if mode == "forked" and not forked:
     time.sleep(120)
@@ -86,20 +75,8 @@ if arguments[0] == "again":
 @pytest.fixture
 def host_in(tmp_path, eventually) -> Iterator[Callable[..., tuple[Host, dict]]]:
     """`host_in(mode)` starts a host with a worker and returns it with what it told."""
-    hosts: list[Host] = []
-
-    def begin(mode: str) -> tuple[Host, dict]:
-        hosts.append(Host(AGAIN + HOST, tmp_path / f"host{len(hosts)}", mode))
-        told = eventually(lambda: hosts[-1].told or hosts[-1].popen.poll(), 30, "the host told its numbers")
-        assert isinstance(told, dict), hosts[-1].said()
-        return hosts[-1], told
-
-    yield begin
-    for host in hosts:
-        told = host.told or {}
-        host.close()
-        for pid in {told.get("forked", 0), *(twins(told["host_nonce"]) if told else ())} - {0}:
-            os.kill(pid, signal.SIGKILL)
+    with hosts_of(AGAIN + BORN + HOST, tmp_path, eventually) as host_in:
+        yield host_in
 
 
 def nobody_left(host: Host, told: dict) -> bool:
@@ -116,12 +93,6 @@ def on_its_way(folder: Path, row: procs.Row) -> bool:
         line = Path(f"/proc/{row.pid}/cmdline").read_bytes()
         return os.fsencode(folder) in line or not line and not procs.environment(row.pid)
     return False
-
-
-def sweep_finds(runtime: Path) -> list[object]:
-    """Return whom the next host's sweep has to end or must leave alone, and what it leaves on disk."""
-    report = sweep.sweep(runtime)
-    return [*report.killed, *report.skipped, *runtime.glob("host-*"), *runtime.glob("new-*")]
 
 
 @pytest.mark.parametrize("mode", [
@@ -141,7 +112,7 @@ def test_a_killed_host_takes_its_worker_along_whatever_that_does(host_in, fired,
     if mode == "forked":
         assert running(told["forked"])
     host.popen.wait()
-    assert sweep_finds(host.folder / "run") == []
+    assert sweep_finds(host) == []
 
 
 @pytest.mark.row("F3")
@@ -158,7 +129,7 @@ def test_a_host_killed_at_a_random_moment_after_a_spawn_leaves_nobody(host_in, f
         with fired.timed():
             eventually(lambda host=host, told=told: nobody_left(host, told), 3 * PROMISED, "the worker's tree is gone")
         fired()
-        assert sweep_finds(host.folder / "run") == []
+        assert sweep_finds(host) == []
         host.close()
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from comfy_env.errors import WorkerCrashed
 from comfy_env.hooks import hookimpl
-from comfy_env.process import procs
-from tests.faults.hosts import run_host
+from tests.faults.hosts import run_host, twins
 from tests.faults.ward import zombies
 
 MORE = 12_000   # kilobytes that count as flat: an allocator's own unrest
@@ -92,12 +91,6 @@ def test_sixty_four_threads_on_one_cold_environment_make_one_spawn(ward, fired):
     assert ward.spy.spawns == 1
 
 
-def twins(host_nonce: str) -> list[int]:
-    """Return every living process of any worker of a host."""
-    entry = f"\0{procs.HOST_NONCE}={host_nonce}\0".encode()
-    return [row.pid for row in procs.rows() if not row.dead and entry in b"\0" + procs.environment(row.pid)]
-
-
 @pytest.mark.row("L4")
 @pytest.mark.parametrize("cycles", [25, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.deadline(1800)])])
 def test_crashes_and_respawns_leave_one_worker_and_no_litter(ward, fired, cycles):
@@ -119,15 +112,16 @@ def test_crashes_and_respawns_leave_one_worker_and_no_litter(ward, fired, cycles
 BIG = """
 import os, resource, sys
 import numpy
+from tests.process.kit import shared_names
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-before = set(os.listdir("/dev/shm"))
+before = shared_names()
 pool, plan = make_pool(), make_plan("big")
 size = int(arguments[0])
 reply = pool.call(plan, "fault_pack:arrays", 1, size)[0]
 assert reply.nbytes == size and not reply[::4096].any(), "another content"
 many = pool.call(plan, "fault_pack:arrays", 500, 70_000)
 assert [int(a[0]) for a in many] == [n % 251 for n in range(500)] == [int(a[-1]) for a in many]
-tell(reply=reply.nbytes, many=len(many), names=sorted(set(os.listdir("/dev/shm")) - before))
+tell(reply=reply.nbytes, many=len(many), names=sorted(shared_names() - before))
 pool.close()
 """
 

@@ -12,10 +12,6 @@ import random
 import select
 import socket
 import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -24,6 +20,7 @@ import pytest
 from comfy_env import ComfyEnvError
 from comfy_env.process import lifeline
 from tests.faults.ward import Ward, zombies
+from tests.process.nth import Nth
 
 CODES = (errno.EMFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.ENOSPC, errno.EPIPE)
 CALLS: dict[str, tuple[Any, str]] = {
@@ -35,46 +32,11 @@ CALLS: dict[str, tuple[Any, str]] = {
 }
 
 
-class Nth:
-    """Lets the nth call of one function fail, counted over the calls that this project's host code makes itself."""
-
-    def __init__(self, place: Any, name: str) -> None:
-        self.place, self.name = place, name
-        self.real = getattr(place, name)
-        self.left = 0
-        self.fired = 0
-        self.code = 0
-        self.calls = 0
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def armed(self, nth: int, code: int) -> Iterator[None]:
-        self.left, self.code, self.fired, self.calls = nth, code, 0, 0
-        inherited = self.name not in vars(self.place)
-        setattr(self.place, self.name, self._stand_in())
-        try:
-            yield
-        finally:
-            delattr(self.place, self.name) if inherited else setattr(self.place, self.name, self.real)
-
-    def _stand_in(self) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self._counts(sys._getframe(1)):
-                raise OSError(self.code, os.strerror(self.code))
-            return self.real(*args, **kwargs)
-
-        return call
-
-    def _counts(self, caller: FrameType) -> bool:
-        outer = caller.f_back.f_back if caller.f_back else None
-        near = [frame.f_code.co_filename for frame in (caller, caller.f_back, outer) if frame]   # pathlib and shutil lie between
-        if not any("/comfy_env/" in name for name in near) and not near[0].endswith("subprocess.py"):
-            return False
-        with self._lock:
-            self.left -= 1
-            self.calls += 1
-            self.fired += self.left == 0
-            return self.left == 0
+def is_our_hosts(caller: FrameType) -> bool:
+    """Tell whether this project's host code makes a call itself."""
+    outer = caller.f_back.f_back if caller.f_back else None
+    near = [frame.f_code.co_filename for frame in (caller, caller.f_back, outer) if frame]   # pathlib and shutil lie between
+    return any("/comfy_env/" in name for name in near) or near[0].endswith("subprocess.py")
 
 
 def cycle(ward: Ward, plan: Any, number: int) -> list[ComfyEnvError]:
@@ -98,7 +60,7 @@ def descriptors() -> int:
 def test_any_system_call_may_fail_once_without_a_hang_a_leak_or_a_stranger_error(make_ward, fired, eventually, name, codes):
     lifeline.works()
     ward = make_ward(kill=3.0, birth=8.0, spawn=8.0, verify=8.0)
-    plan, nth = ward.plan(), Nth(*CALLS[name])
+    plan, nth = ward.plan(), Nth(*CALLS[name], counts=is_our_hosts)
     assert cycle(ward, plan, 0) == []
     eventually(lambda: ward.pool.record(plan) is None, what="the first life is over")
     before = descriptors()

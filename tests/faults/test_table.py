@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.faults import table
 from tests.faults.recorder import KEY
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.house.tree import ROOT, script
 
 
 @pytest.fixture(scope="module")
 def writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_reliability", ROOT / "docs" / "reliability.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("docs/reliability.py")
 
 
 def test_every_row_of_the_table_has_a_test_and_no_test_names_another():

@@ -67,6 +67,11 @@ def test_the_documents_name_only_make_targets_that_exist():
     assert named <= targets
 
 
+def test_a_make_line_of_the_documents_chooses_tests_by_TESTS_for_ARGS_only_adds_some():
+    texts = [page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))]
+    assert [line for text in texts for line in text.splitlines() if re.search(r'make test .*ARGS="?tests/', line)] == []
+
+
 def test_the_pyproject_file_holds_the_build_system_alone():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert len(text.strip().splitlines()) == 3

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from types import ModuleType
 
 import pytest
 
 from comfy_env.settings import Settings
 
-from .tree import ROOT
+from .tree import ROOT, script
 
 
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("docs/generate.py")
 
 
 @pytest.mark.parametrize("name", ["settings.md", "cli.md", "hooks.md", pytest.param("errors.md", marks=pytest.mark.slow)])

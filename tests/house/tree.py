@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +27,15 @@ class Module(NamedTuple):
 
     def where(self, node: ast.AST) -> str:
         return f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+
+
+def script(path: str) -> ModuleType:
+    """Import a script of the project, which is no part of any package."""
+    spec = importlib.util.spec_from_file_location(path.removesuffix(".py").replace("/", "_"), ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @cache

@@ -18,12 +18,17 @@ pytestmark = pytest.mark.deadline(180)
 DIES = "import os as _os; _os._exit(9)\n"
 
 
+def served_before(here: Town) -> None:
+    """Start the service, and give it a message before its sources change."""
+    here.start()
+    here.session()
+    here.send("before")
+
+
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Town]:
     with town(tmp_path, copied=True, CONFIRM_S="30") as here:
-        here.start()
-        here.session()
-        here.send("before")
+        served_before(here)
         yield here
 
 
@@ -62,9 +67,7 @@ def test_a_syntax_error_in_what_is_imported_first_is_told_too(here: Town):
 
 def test_one_that_hangs_before_it_can_listen_is_ended(tmp_path: Path):
     with town(tmp_path, copied=True, LISTENING_S="2.5") as here:
-        here.start()
-        here.session()
-        here.send("before")
+        served_before(here)
         here.edit(
             "orchestrator/startup.py",
             "    if start.heir is not None:\n",
@@ -76,9 +79,7 @@ def test_one_that_hangs_before_it_can_listen_is_ended(tmp_path: Path):
 
 def test_one_that_never_says_hello_is_ended(tmp_path: Path):
     with town(tmp_path, copied=True, HELLO_S="1.5") as here:
-        here.start()
-        here.session()
-        here.send("before")
+        served_before(here)
         here.edit("orchestrator/__main__.py", "    heir.say(HELLO, pid=os.getpid())\n", "    import time; time.sleep(600)\n")
         failed(here, "did not say hello in time")
         serves_on(here)
@@ -92,9 +93,7 @@ def test_one_that_dies_after_the_word_is_replaced_by_the_old_one(here: Town):
 
 def test_one_that_hangs_after_the_word_is_ended_before_the_store_is_taken_back(tmp_path: Path):
     with town(tmp_path, copied=True, SERVING_S="1.5") as here:
-        here.start()
-        here.session()
-        here.send("before")
+        served_before(here)
         took = "        await self.holding.take(self.desk, looked=self._heir is not None)\n"
         here.edit("orchestrator/service.py", took, "        if self._heir is not None:\n            time.sleep(600)\n" + took)
         failed(here, "got the word and did not serve in time")
@@ -149,9 +148,7 @@ def test_an_executable_that_vanished_is_told_and_the_service_goes_on(tmp_path: P
         site = [path for path in sys.path if path.endswith("site-packages")]
         here.environ["PYTHONPATH"] = os.pathsep.join([here.environ["PYTHONPATH"], *site])
         here.environ["PYTHONHOME"] = sys.base_prefix
-        here.start()
-        here.session()
-        here.send("before")
+        served_before(here)
         here.wait(lambda: here.served() == ["before"], 30)
         link.unlink()
         here.do("restart")

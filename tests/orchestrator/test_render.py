@@ -18,7 +18,7 @@ from comfy_env.values import Busy, Idle, Unknown
 
 from .comfyui import ComfyUI
 from .kit import run, service, until
-from .town import town
+from .town import Town, town
 
 pytestmark = pytest.mark.deadline(120)
 
@@ -151,6 +151,25 @@ def waiting(here) -> list[str]:
     return here.get("/api/state")["restart"]["waiting"]
 
 
+def renders_beside_a_session(here: Town, comfyui: ComfyUI) -> None:
+    """Start the service with a session of an agent that shares the GPU, while a prompt is rendered."""
+    comfyui.running = ["8f3a"]
+    here.start()
+    here.session("s", "echo-gpu")
+    here.wait(lambda: here.get("/api/state")["render"]["state"] == "busy", 20)
+
+
+def held_one(here: Town, text: str = "text") -> None:
+    """Send messages until one is held: what came before the service knew of the render is served."""
+    here.wait(lambda: here.send(f"{text} {len(here.ends())}")["state"] == messages.HELD, 20)
+
+
+def killed(here: Town) -> None:
+    """Kill the service and wait until it is gone."""
+    os.kill(here.owner["pid"], signal.SIGKILL)
+    here.first.wait(20)
+
+
 def test_a_render_keeps_the_gate_shut_is_named_and_its_end_opens_it(tmp_path: Path):
     with ComfyUI() as comfyui, town(tmp_path, COMFYUI_URL=comfyui.url, UNKNOWN_HOLD_S="600") as here:
         comfyui.running = ["8f3a0000"]
@@ -165,17 +184,14 @@ def test_a_render_keeps_the_gate_shut_is_named_and_its_end_opens_it(tmp_path: Pa
 
 def test_a_comfyui_killed_in_the_middle_of_a_render_opens_the_gate_after_the_hold(tmp_path: Path, record_property):
     with ComfyUI() as comfyui, town(tmp_path, COMFYUI_URL=comfyui.url, UNKNOWN_HOLD_S="6") as here:
-        comfyui.running = ["8f3a"]
-        here.start()
-        here.session("s", "echo-gpu")
-        here.wait(lambda: here.get("/api/state")["render"]["state"] == "busy", 20)
+        renders_beside_a_session(here, comfyui)
         here.wait(lambda: here.send("held") and True, 5)
         here.do("restart")
         comfyui.kill()
-        killed = time.monotonic()
+        begun = time.monotonic()
         here.wait(lambda: [line for line in waiting(here) if "render: unknown" in line], 20)
         here.generation(2)
-        seconds = time.monotonic() - killed
+        seconds = time.monotonic() - begun
         record_property("seconds from the kill to the restart", f"{seconds:.1f}")
         assert seconds >= 5, "it did not wait for the hold"
         here.wait(lambda: here.served() == ["held"], 30)
@@ -185,13 +201,9 @@ def test_a_comfyui_killed_in_the_middle_of_a_render_opens_the_gate_after_the_hol
 @pytest.mark.parametrize("then", ["idle", "off"])
 def test_messages_held_when_the_process_was_killed_are_served_by_the_next_one(tmp_path: Path, then: str):
     with ComfyUI() as comfyui, town(tmp_path, COMFYUI_URL=comfyui.url, UNKNOWN_HOLD_S="600") as here:
-        comfyui.running = ["8f3a"]
-        here.start()
-        here.session("s", "echo-gpu")
-        here.wait(lambda: here.get("/api/state")["render"]["state"] == "busy", 20)
-        here.wait(lambda: here.send(f"text {len(here.ends())}")["state"] == messages.HELD, 20)
-        os.kill(here.owner["pid"], signal.SIGKILL)
-        here.first.wait(20)
+        renders_beside_a_session(here, comfyui)
+        held_one(here)
+        killed(here)
         comfyui.finish("8f3a")
         here.environ["COMFY_ENV_ORCH_COMFYUI_URL"] = comfyui.url if then == "idle" else "off"
         here.start()
@@ -200,15 +212,11 @@ def test_messages_held_when_the_process_was_killed_are_served_by_the_next_one(tm
 
 def test_messages_held_before_stay_held_until_it_is_known_whether_comfyui_renders(tmp_path: Path):
     with ComfyUI() as comfyui, town(tmp_path, COMFYUI_URL=comfyui.url, UNKNOWN_HOLD_S="600") as here:
-        comfyui.running = ["8f3a"]
-        here.start()
-        here.session("s", "echo-gpu")
-        here.wait(lambda: here.get("/api/state")["render"]["state"] == "busy", 20)
-        here.wait(lambda: here.send(f"text {len(here.ends())}")["state"] == messages.HELD, 20)
+        renders_beside_a_session(here, comfyui)
+        held_one(here)
         served = here.served()
         comfyui.kill()
-        os.kill(here.owner["pid"], signal.SIGKILL)
-        here.first.wait(20)
+        killed(here)
         here.start()
         until = time.monotonic() + 3.0   # it keeps house every second
         here.wait(lambda: time.monotonic() > until, 10)
@@ -219,12 +227,8 @@ def test_messages_held_before_stay_held_until_it_is_known_whether_comfyui_render
 
 def test_held_messages_keep_the_gate_shut_and_are_served_in_order_at_the_end_of_the_render(tmp_path: Path):
     with ComfyUI() as comfyui, town(tmp_path, COMFYUI_URL=comfyui.url, UNKNOWN_HOLD_S="600") as here:
-        comfyui.running = ["8f3a"]
-        here.start()
-        here.session("s", "echo-gpu")
-        here.wait(lambda: here.get("/api/state")["render"]["state"] == "busy", 20)
-        time_to_hold = here.wait(lambda: here.send(f"probe {len(here.ends())}")["state"] == messages.HELD, 20)
-        assert time_to_hold
+        renders_beside_a_session(here, comfyui)
+        held_one(here, "probe")
         held = [here.send(f"text {number}")["state"] for number in range(3)]
         here.do("restart")
         here.wait(lambda: [line for line in waiting(here) if line.startswith("held message")], 10)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -30,11 +32,43 @@ def busy(sessions: Sessions) -> set[Kind]:
     return {blocker.kind for blocker in sessions.blockers() if isinstance(blocker.verdict, Busy)}
 
 
+@contextlib.asynccontextmanager
+async def opened(folder: Path, name: str = "echo", rows: list | None = None) -> AsyncIterator[tuple[Sessions, ScriptedWorkers]]:
+    """A service with scripted workers, and in it session s with an agent."""
+    workers = ScriptedWorkers()
+    async with service(folder, workers, rows) as sessions:
+        await sessions.open("s", name)
+        yield sessions, workers
+
+
+async def finished(sessions: Sessions, workers: ScriptedWorkers, turns: int = 1, answer: object = None) -> None:
+    """End so many turns with an answer, and wait until there is nothing left to do."""
+    for _ in range(turns):
+        await workers.finish(answer)
+    await until(lambda: busy(sessions) == set())
+
+
+class Disk:
+    """Where the store lies; nothing can be written there while it is full."""
+
+    full = False
+
+    @classmethod
+    def of(cls, monkeypatch: pytest.MonkeyPatch) -> Disk:
+        disk, own = cls(), Store._must_be_ours
+
+        def must_be_ours(store: Store) -> None:
+            own(store)
+            if disk.full:
+                raise sqlite3.OperationalError("database or disk is full")
+
+        monkeypatch.setattr(Store, "_must_be_ours", must_be_ours)
+        return disk
+
+
 def test_messages_of_one_agent_are_served_one_at_a_time_in_order(tmp_path: Path):
     async def story():
-        workers = ScriptedWorkers()
-        async with service(tmp_path, workers) as sessions:
-            await sessions.open("s", "echo")
+        async with opened(tmp_path) as (sessions, workers):
             await asyncio.gather(*(sessions.accept("s", f"c{n}", f"text {n}") for n in range(5)))
             for n in range(5):
                 await until(lambda n=n: len(workers.asked) == n + 1)
@@ -55,54 +89,43 @@ def test_two_agents_work_side_by_side(tmp_path: Path):
                 await sessions.open(name, name)
                 await sessions.accept(name, "c", name)
             await until(lambda: len(workers.asked) == 2)
-            await workers.finish()
-            await workers.finish()
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers, turns=2)
 
     run(story)
 
 
 def test_behind_the_fence_messages_are_accepted_and_no_turn_begins(tmp_path: Path):
     async def story():
-        workers = ScriptedWorkers()
-        async with service(tmp_path, workers) as sessions:
-            await sessions.open("s", "echo")
+        async with opened(tmp_path) as (sessions, workers):
             sessions.fence(True)
             accepted = await sessions.accept("s", "c", "late")
             assert accepted.fresh and await states(sessions) == {"c": messages.QUEUED}
             assert workers.asked == [] and busy(sessions) == {Kind.QUEUE}
             sessions.fence(False)
-            await workers.finish()
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers)
 
     run(story)
 
 
 def test_a_turn_that_is_about_to_begin_is_seen_in_the_same_turn_of_the_loop(tmp_path: Path):
     async def story():
-        workers = ScriptedWorkers()
-        async with service(tmp_path, workers) as sessions:
-            await sessions.open("s", "echo")
+        async with opened(tmp_path) as (sessions, workers):
             accepting = asyncio.create_task(sessions.accept("s", "c", "x"))
             while not accepting.done():
                 assert busy(sessions) != set() or not accepting.get_coro().cr_frame or not sessions._accepting
                 await asyncio.sleep(0)
             assert busy(sessions) & {Kind.QUEUE, Kind.TURN}
-            await workers.finish()
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers)
 
     run(story)
 
 
 def test_a_message_sent_again_is_answered_with_the_same_number_and_served_once(tmp_path: Path):
     async def story():
-        workers = ScriptedWorkers()
-        async with service(tmp_path, workers) as sessions:
-            await sessions.open("s", "echo")
+        async with opened(tmp_path) as (sessions, workers):
             answers = await asyncio.gather(*(sessions.accept("s", "same", "x") for _ in range(20)))
             assert len({answer.seq for answer in answers}) == 1 and sum(answer.fresh for answer in answers) == 1
-            await workers.finish()
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers)
             assert len(workers.asked) == 1
 
     run(story)
@@ -135,9 +158,7 @@ def test_a_message_in_the_last_moment_is_accepted_by_one_of_the_two_and_its_rese
             kept = set(await states(new))
             assert kept == {f"c{number}" for number, was in enumerate(accepted) if was}, "told one thing, kept another"
             assert all(await asyncio.gather(*(sent(new, number) for number in range(30))))
-            for _ in range(30):
-                await workers.finish()
-            await until(lambda: busy(new) == set())
+            await finished(new, workers, turns=30)
             assert sorted(given["text"] for given in workers.asked) == sorted(f"text {number}" for number in range(30))
 
     run(story)
@@ -154,9 +175,7 @@ def test_what_the_next_owner_finds_queued_it_runs(tmp_path: Path):
             await sessions.accept("s", "c3", "three")
         workers = ScriptedWorkers()
         async with service(tmp_path, workers) as after:
-            for _ in range(2):
-                await workers.finish()
-            await until(lambda: busy(after) == set())
+            await finished(after, workers, turns=2)
             assert [given["text"] for given in workers.asked] == ["one", "two"]
 
     run(story)
@@ -164,17 +183,14 @@ def test_what_the_next_owner_finds_queued_it_runs(tmp_path: Path):
 
 def test_a_turn_that_ran_when_the_process_ended_is_undetermined_and_not_run_again(tmp_path: Path):
     async def story():
-        workers = ScriptedWorkers()
-        async with service(tmp_path, workers) as sessions:
-            await sessions.open("s", "echo")
+        async with opened(tmp_path) as (sessions, workers):
             await sessions.open("safe", "safe")
             await sessions.accept("s", "c", "once")
             await sessions.accept("safe", "c", "twice")
             await until(lambda: len(workers.asked) == 2)
         again = ScriptedWorkers()
         async with service(tmp_path, again) as after:
-            await again.finish()
-            await until(lambda: busy(after) == set())
+            await finished(after, again)
             assert [given["text"] for given in again.asked] == ["twice"]
             assert await states(after) == {"c": messages.UNDETERMINED}
 
@@ -183,15 +199,13 @@ def test_a_turn_that_ran_when_the_process_ended_is_undetermined_and_not_run_agai
 
 def test_what_an_agent_says_and_how_it_fails_is_kept(tmp_path: Path):
     async def story():
-        rows, workers = [], ScriptedWorkers()
-        async with service(tmp_path, workers, rows) as sessions:
-            await sessions.open("s", "echo")
+        rows: list = []
+        async with opened(tmp_path, rows=rows) as (sessions, workers):
             await sessions.accept("s", "c", "x")
             await until(lambda: workers.asked)
             workers.say({"text": "half way"})
             workers.say("plain")
-            await workers.finish(Refused("cannot"))
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers, answer=Refused("cannot"))
         told = [(row.kind, json.loads(row.body).get("text")) for row in rows if row.session == "s"]
         assert told == [("message", "x"), ("turn", None), ("said", "half way"), ("said", "plain"), ("failed", "cannot")]
 
@@ -203,9 +217,8 @@ def test_what_an_agent_says_and_how_it_fails_is_kept(tmp_path: Path):
 
 def test_messages_of_an_agent_that_shares_the_gpu_are_held_while_comfyui_renders(tmp_path: Path):
     async def story():
-        rows, workers = [], ScriptedWorkers()
-        async with service(tmp_path, workers, rows) as sessions:
-            await sessions.open("s", "gpu")
+        rows: list = []
+        async with opened(tmp_path, "gpu", rows=rows) as (sessions, workers):
             await sessions.open("other", "echo")
             await sessions.hold("8f3a")
             for n in range(3):
@@ -215,41 +228,8 @@ def test_messages_of_an_agent_that_shares_the_gpu_are_held_while_comfyui_renders
             await workers.finish()
             assert [row.kind for row in rows].count("held") == 1, "one notice per render"
             await sessions.hold("")
-            for _ in range(3):
-                await workers.finish()
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers, turns=3)
             assert [given["text"] for given in workers.asked] == ["not held", "text 0", "text 1", "text 2"]
-
-    run(story)
-
-
-def test_held_messages_outlive_the_process(tmp_path: Path):
-    async def story():
-        async with service(tmp_path) as sessions:
-            await sessions.open("s", "gpu")
-            await sessions.hold("8f3a")
-            await sessions.accept("s", "c", "x")
-        workers = ScriptedWorkers()
-        async with service(tmp_path, workers) as after:
-            assert busy(after) == {Kind.HELD}
-            await after.hold("8f3a")
-            await after.hold("")
-            await workers.finish()
-            await until(lambda: busy(after) == set())
-
-    run(story)
-
-
-def test_send_now_does_not_wait_for_the_render(tmp_path: Path):
-    async def story():
-        workers = ScriptedWorkers()
-        async with service(tmp_path, workers) as sessions:
-            await sessions.open("s", "gpu")
-            await sessions.hold("8f3a")
-            await sessions.accept("s", "c", "now")
-            assert await sessions.flush("s") == 1
-            await workers.finish()
-            await until(lambda: busy(sessions) == set())
 
     run(story)
 
@@ -269,11 +249,31 @@ def held_then(tmp_path: Path, after_restart):
     run(story)
 
 
+def test_held_messages_outlive_the_process(tmp_path: Path):
+    async def still_held(after: Sessions, workers: ScriptedWorkers):
+        assert busy(after) == {Kind.HELD}
+        await after.hold("8f3a")
+        await after.hold("")
+        await finished(after, workers)
+
+    held_then(tmp_path, still_held)
+
+
+def test_send_now_does_not_wait_for_the_render(tmp_path: Path):
+    async def story():
+        async with opened(tmp_path, "gpu") as (sessions, workers):
+            await sessions.hold("8f3a")
+            await sessions.accept("s", "c", "now")
+            assert await sessions.flush("s") == 1
+            await finished(sessions, workers)
+
+    run(story)
+
+
 def test_what_was_held_is_served_where_the_render_ended_while_nobody_served(tmp_path: Path):
     async def idle(after: Sessions, workers: ScriptedWorkers):
         await after.hold("")
-        await workers.finish()
-        await until(lambda: busy(after) == set())
+        await finished(after, workers)
 
     held_then(tmp_path, idle)
 
@@ -292,8 +292,7 @@ def test_a_held_message_whose_agent_is_gone_keeps_neither_the_others_nor_the_gat
         workers = ScriptedWorkers()
         async with service(tmp_path, workers) as after:
             await after.hold("")
-            await workers.finish()
-            await until(lambda: busy(after) == set())
+            await finished(after, workers)
             assert [given["text"] for given in workers.asked] == ["gpu"]
             assert await states(after, "a") == {"c": messages.QUEUED}, "it waits until its agent is back"
 
@@ -304,9 +303,7 @@ def test_a_message_that_is_being_accepted_when_the_render_ends_is_served(tmp_pat
     """It is committed as held while the loop, which does not know it yet, hears that the render is over."""
 
     async def story():
-        workers = ScriptedWorkers()
-        async with service(tmp_path, workers) as sessions:
-            await sessions.open("s", "gpu")
+        async with opened(tmp_path, "gpu") as (sessions, workers):
             await sessions.hold("8f3a")
             accepting = asyncio.create_task(sessions.accept("s", "c", "x"))
             await asyncio.sleep(0)
@@ -314,36 +311,25 @@ def test_a_message_that_is_being_accepted_when_the_render_ends_is_served(tmp_pat
             await sessions.hold("")
             assert (await accepting).state == messages.HELD
             await sessions.hold("")
-            await workers.finish()
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers)
 
     run(story)
 
 
 def test_what_could_not_be_queued_at_the_end_of_a_render_is_queued_later(tmp_path: Path, monkeypatch):
-    full, own = [], Store._must_be_ours
-
-    def must_be_ours(store: Store) -> None:
-        own(store)
-        if full:
-            raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(Store, "_must_be_ours", must_be_ours)
+    disk = Disk.of(monkeypatch)
 
     async def story():
-        workers = ScriptedWorkers()
-        async with service(tmp_path, workers) as sessions:
-            await sessions.open("s", "gpu")
+        async with opened(tmp_path, "gpu") as (sessions, workers):
             await sessions.hold("8f3a")
             await sessions.accept("s", "c", "x")
-            full.append(True)
+            disk.full = True
             with pytest.raises(StoreTrouble):
                 await sessions.hold("")
             assert busy(sessions) == {Kind.HELD}
-            full.clear()
+            disk.full = False
             await sessions.hold("")
-            await workers.finish()
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers)
 
     run(story)
 
@@ -364,27 +350,19 @@ def test_an_unknown_agent_or_session_is_refused_by_name(tmp_path: Path):
 
 def test_the_end_of_a_turn_waits_for_a_disk_that_is_full_and_is_not_lost(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("comfy_env.orchestrator.sessions._PAUSE", 0.02)
-    full, own = [], Store._must_be_ours
-
-    def must_be_ours(store: Store) -> None:
-        own(store)
-        if full:
-            raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(Store, "_must_be_ours", must_be_ours)
+    disk = Disk.of(monkeypatch)
 
     async def story():
-        workers, rows = ScriptedWorkers(), []
-        async with service(tmp_path, workers, rows) as sessions:
-            await sessions.open("s", "echo")
+        rows: list = []
+        async with opened(tmp_path, rows=rows) as (sessions, workers):
             await sessions.accept("s", "c1", "one")
             await until(lambda: len(workers.asked) == 1)
-            full.append(True)
+            disk.full = True
             await workers.finish({"text": "the reply"})
             with pytest.raises(StoreTrouble, match="disk is full"):
                 await sessions.accept("s", "c2", "two")
             assert Kind.TURN in busy(sessions), "the gate may open over a reply that is not kept"
-            full.clear()
+            disk.full = False
             await until(lambda: busy(sessions) == set())
             assert [json.loads(row.body)["text"] for row in rows if row.kind == messages.DONE] == ["the reply"]
             assert (await states(sessions)) == {"c1": messages.DONE}
@@ -394,12 +372,10 @@ def test_the_end_of_a_turn_waits_for_a_disk_that_is_full_and_is_not_lost(tmp_pat
 
 def test_a_call_that_fails_in_a_way_of_its_own_ends_its_turn(tmp_path: Path, caplog):
     async def story():
-        workers, rows = ScriptedWorkers(), []
-        async with service(tmp_path, workers, rows) as sessions:
-            await sessions.open("s", "echo")
+        rows: list = []
+        async with opened(tmp_path, rows=rows) as (sessions, workers):
             await sessions.accept("s", "c", "x")
-            await workers.finish(OSError("no such interpreter"))
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers, answer=OSError("no such interpreter"))
             assert await states(sessions) == {"c": messages.FAILED}
         told = [json.loads(row.body) for row in rows if row.kind == messages.FAILED]
         assert told == [{"error": "OSError", "text": "no such interpreter"}]
@@ -420,14 +396,12 @@ def test_an_answer_that_json_cannot_hold_is_shown_as_text_and_any_client_can_rea
         raise AssertionError(f"{word} is not JSON")
 
     async def story():
-        workers, rows = ScriptedWorkers(), []
-        async with service(tmp_path, workers, rows) as sessions:
-            await sessions.open("s", "echo")
+        rows: list = []
+        async with opened(tmp_path, rows=rows) as (sessions, workers):
             await sessions.accept("s", "c", "x")
             await until(lambda: workers.asked)
             workers.say(answer)
-            await workers.finish(answer)
-            await until(lambda: busy(sessions) == set())
+            await finished(sessions, workers, answer=answer)
             assert await states(sessions) == {"c": messages.DONE}
         bodies = [row.body for row in rows if row.kind in ("said", messages.DONE)]
         assert len(bodies) == 2 and all(json.loads(body, parse_constant=no_number) for body in bodies)

@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from comfy_env import CallOptions, EnvPlan, errors
-from comfy_env.hooks import Registry
 from comfy_env.pool import WorkerPool
 from comfy_env.testing.audit import wait_until
 from comfy_env.testing.scripted import HOLD, ScriptedBackend
+from tests.pools import pool_over
 
 PLAN = EnvPlan(key="awaited", backend="scripted")
 
@@ -21,9 +21,7 @@ def backend():
 
 @pytest.fixture
 def pool(settings, backend):
-    registry = Registry(find=lambda group: ())
-    registry.register("scripted", backend)
-    with WorkerPool(settings, registry=registry) as pool:
+    with pool_over(settings, backend) as pool:
         yield pool
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from comfy_env import EnvPlan, errors
 from comfy_env.backends.local import LocalBackend
-from comfy_env.hooks import Registry, hookimpl
-from comfy_env.pool import WorkerPool
+from comfy_env.hooks import hookimpl
 from comfy_env.testing.audit import wait_until
 from comfy_env.testing.scripted import Dies, ScriptedBackend
 from comfy_env.values import ExitStatus
+from tests.pools import pool_over
 
 PLAN = EnvPlan(key="mute", backend="mute", interpreter=Path(sys.executable), root=Path(__file__).parents[1] / "code")
 FEW = 300
@@ -78,9 +78,7 @@ def make_pool(settings):
     pools = []
 
     def make(backend):
-        registry = Registry(find=lambda group: ())
-        registry.register("mute", backend)
-        pools.append(WorkerPool(settings, registry=registry))
+        pools.append(pool_over(settings, backend, "mute"))
         return pools[-1]
 
     yield make

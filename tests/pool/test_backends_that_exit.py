@@ -3,9 +3,8 @@
 import pytest
 
 from comfy_env import EnvPlan, errors
-from comfy_env.hooks import Registry
-from comfy_env.pool import WorkerPool
 from comfy_env.testing.scripted import ScriptedBackend
+from tests.pools import pool_over
 
 PLAN = EnvPlan(key="leaving", backend="scripted")
 
@@ -21,9 +20,7 @@ def backend():
 
 @pytest.fixture
 def pool(settings, backend):
-    registry = Registry(find=lambda group: ())
-    registry.register("scripted", backend)
-    with WorkerPool(settings, registry=registry) as pool:
+    with pool_over(settings, backend) as pool:
         yield pool
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from comfy_env import EnvPlan, errors
-from comfy_env.hooks import Registry, hookimpl
-from comfy_env.pool import WorkerPool
+from comfy_env.hooks import hookimpl
 from comfy_env.testing.scripted import ScriptedBackend
 from comfy_env.values import BuildStep, EnvState, EnvStatus
+from tests.pools import pool_over
 
 PLAN = EnvPlan(key="built", backend="builds")
 
@@ -25,9 +25,7 @@ class Builds(ScriptedBackend):
 
 
 def pool_of(settings, backend):
-    registry = Registry(find=lambda group: ())
-    registry.register("builds", backend)
-    return WorkerPool(settings, registry=registry)
+    return pool_over(settings, backend, "builds")
 
 
 @pytest.mark.parametrize("kind", [ValueError, StopIteration, errors.LaneLost, errors.BackendError, KeyboardInterrupt])

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from comfy_env import EnvPlan, errors
-from comfy_env.hooks import Registry
-from comfy_env.pool import WorkerPool
 from comfy_env.testing.audit import wait_until
 from comfy_env.testing.fakes import FakePrompt
 from comfy_env.testing.scripted import HOLD, Dies, ScriptedBackend
 from comfy_env.values import ExitStatus
+from tests.pools import pool_over
 
 PLAN = EnvPlan(key="changing", backend="scripted", variables={"A": "1"}, source="pyproject.toml:3")
 OTHER = replace(PLAN, variables={"A": "2"}, source="pyproject.toml:9")
@@ -34,9 +33,7 @@ def prompt():
 
 @pytest.fixture
 def pool(settings, backend, prompt):
-    registry = Registry(find=lambda group: ())
-    registry.register("scripted", backend)
-    with WorkerPool(settings, registry=registry, prompt=prompt) as pool:
+    with pool_over(settings, backend, prompt=prompt) as pool:
         yield pool
 
 
@@ -82,9 +79,7 @@ def test_another_plan_is_refused_while_the_prompt_runs_that_the_worker_served(po
 
 
 def test_a_mended_plan_is_tried_at_once_where_the_broken_one_was_parked(settings, backend):
-    registry = Registry(find=lambda group: ())
-    registry.register("scripted", backend)
-    with WorkerPool(replace(settings, crash_limit=2), registry=registry) as pool:
+    with pool_over(replace(settings, crash_limit=2), backend) as pool:
         for _ in range(2):
             with pytest.raises(errors.WorkerCrashed):
                 pool.call(PLAN, "m:die")

@@ -5,7 +5,6 @@ import threading
 import pytest
 
 from comfy_env import EnvPlan, errors
-from comfy_env.hooks import Registry
 from comfy_env.lifecycle.events import KillWanted
 from comfy_env.pool import WorkerPool, lanes
 from comfy_env.pool.clocks import LivedClock
@@ -13,6 +12,7 @@ from comfy_env.pool.watcher import Watcher
 from comfy_env.testing.audit import wait_until
 from comfy_env.testing.scripted import Dies, ScriptedBackend
 from comfy_env.values import ExitStatus
+from tests.pools import pool_over
 
 PLAN = EnvPlan(key="watched", backend="scripted")
 
@@ -23,9 +23,7 @@ def dies():
 
 @pytest.fixture
 def pool(settings):
-    registry = Registry(find=lambda group: ())
-    registry.register("scripted", ScriptedBackend({"m:double": lambda n: 2 * n, "m:die": dies}))
-    with WorkerPool(settings, registry=registry) as pool:
+    with pool_over(settings, ScriptedBackend({"m:double": lambda n: 2 * n, "m:die": dies})) as pool:
         yield pool
 
 

@@ -68,6 +68,11 @@ def running(pid: int) -> bool:
     return row is not None and not row.dead
 
 
+def shared_names() -> set[str]:
+    """Return the names in shared memory, but for semaphores and temporary files, by which other programs come and go."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith(("sem.", "tmp"))}
+
+
 def carriers(nonce: str) -> list[int]:
     return [row.pid for row in procs.rows() if not row.dead and procs.carries(row.pid, nonce)]
 

@@ -8,8 +8,9 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from comfy_env.transport.boot import boot_document
 from comfy_env.transport.endpoint import SocketEndpoint
 from comfy_env.values import EnvPlan, ExitStatus, Launch
 from tests.process.kit import carriers, running
+from tests.process.nth import Nth, begun_and_killed
 
 pytestmark = pytest.mark.skipif(not zygote.possible(), reason="this system lets no host have workers forked")
 
@@ -208,50 +210,21 @@ def test_a_launch_that_starts_another_program_is_nobodys_to_fork(host):
 
 CALLS: list[tuple[object, str]] = [
     (os, "pipe"), (os, "open"), (os, "write"), (os, "rename"), (os, "pidfd_open"), (os, "set_blocking"), (os, "waitid"), (os, "killpg"),
-    (os, "listdir"), (fcntl, "fcntl"), (zygote.socket, "send_fds"),
+    (os, "listdir"), (fcntl, "fcntl"), (socket, "send_fds"),
 ]
 
 
 @pytest.mark.row("F22")
 @pytest.mark.parametrize(("module", "name"), CALLS, ids=[name for _, name in CALLS])
-def test_any_call_of_a_fork_and_a_kill_may_fail_once_without_a_leak_or_a_stranger_error(nursery, monkeypatch, module, name):
-    """Fails the first call, then the second, and so on until none is left to fail."""
-    real: Callable = getattr(module, name)
-    nth = fired = 0
+def test_any_call_of_a_fork_and_a_kill_may_fail_once_without_a_leak_or_a_stranger_error(nursery, module, name):
     lifeline.works()
-    while fired == nth:
-        nth += 1
-        left = nth
-
-        def flaky(*args, **kwargs):
-            nonlocal left, fired
-            left -= 1
-            if left == 0:
-                fired += 1
-                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            return real(*args, **kwargs)
-
+    nth = Nth(module, name)
+    for number in nth.numbers():
         before = set(os.listdir("/proc/self/fd"))
         endpoint = SocketEndpoint()
         it = wanted(nursery.host, endpoint)
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, flaky)
-            process = _forked_or_none(nursery.zygote, it)
-            killed = tree.end(process, nonce=it.nonce, deadline_seconds=5) if process else None
-        if process and killed.status is None:
-            killed = tree.end(process, nonce=it.nonce)
-        assert killed is None or killed.status is not None
-        if process:
-            process.close()
+        begun_and_killed(nursery.zygote.fork, it, nth.armed(number, errno.EAGAIN))
         endpoint.close()
         tree.end_carriers(it.nonce)   # as the pool does for a birth that came to nothing
         assert not carriers(it.nonce) and set(os.listdir("/proc/self/fd")) == before
-        assert nth < 100
-    assert nth > 1
-
-
-def _forked_or_none(zygote: Zygote, it: Launch) -> forked.ForkedProcess | None:
-    try:
-        return zygote.fork(it)
-    except errors.SpawnFailed:
-        return None
+    assert number > 1

@@ -6,13 +6,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from comfy_env.errors import DecodeRefused, FrameDamaged, LaneLost
 from comfy_env.worker.wire.frames import Frame
 from comfy_env.worker.wire.kinds import Kind
-from tests.transport.workers import joined, until
+from tests.transport.workers import Started, joined, until
 
 WAYS = {"segfault": "SIGSEGV", "abort": "SIGABRT", "kill": "SIGKILL", "exit": "status 0"}
 
@@ -67,23 +69,30 @@ def test_an_end_is_noticed_although_a_forked_child_holds_on(monkeypatch):
         os.killpg(worker.process.pid, signal.SIGKILL)
 
 
+@contextmanager
+def a_call_that_loses_its_lane(worker: Started, function: str, argument: object) -> Iterator[None]:
+    """Have a thread call, and go on once its call runs; it must end by `LaneLost` soon after this does."""
+    lost: list[LaneLost] = []
+
+    def call() -> None:
+        try:
+            worker.call(f"wire_pack:{function}", argument)
+        except LaneLost as error:
+            lost.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    until(lambda: worker.session._running is not None)
+    yield
+    thread.join(10)
+    assert lost
+
+
 def test_a_worker_killed_from_outside_is_noticed_by_a_thread_that_waits():
     with joined() as worker:
-        result: list = []
-
-        def call() -> None:
-            try:
-                worker.call("wire_pack:sleep", 60)
-            except LaneLost as lost:
-                result.append(lost)
-
-        thread = threading.Thread(target=call)
-        thread.start()
-        until(lambda: worker.session._running is not None)
-        worker.process.popen.send_signal(signal.SIGKILL)
-        killed = time.monotonic()
-        thread.join(10)
-        assert result
+        with a_call_that_loses_its_lane(worker, "sleep", 60):
+            worker.process.popen.send_signal(signal.SIGKILL)
+            killed = time.monotonic()
         assert time.monotonic() - killed < 5
 
 
@@ -116,38 +125,14 @@ def test_after_the_end_everything_fails_by_name_at_once():
 def test_a_large_argument_to_a_worker_that_was_killed_does_not_hang():
     with joined() as worker:
         worker.process.popen.send_signal(signal.SIGSTOP)
-        thread_error: list = []
-
-        def call() -> None:
-            try:
-                worker.call("wire_pack:echo", bytes(50_000_000))
-            except LaneLost as lost:
-                thread_error.append(lost)
-
-        thread = threading.Thread(target=call)
-        thread.start()
-        until(lambda: worker.session._running is not None)
-        worker.process.popen.send_signal(signal.SIGKILL)
-        thread.join(10)
-        assert thread_error
+        with a_call_that_loses_its_lane(worker, "echo", bytes(50_000_000)):
+            worker.process.popen.send_signal(signal.SIGKILL)
 
 
 def test_closing_the_session_wakes_a_thread_that_waits():
     with joined() as worker:
-        result: list = []
-
-        def call() -> None:
-            try:
-                worker.call("wire_pack:sleep", 60)
-            except LaneLost as lost:
-                result.append(lost)
-
-        thread = threading.Thread(target=call)
-        thread.start()
-        until(lambda: worker.session._running is not None)
-        worker.session.close()
-        thread.join(10)
-        assert result
+        with a_call_that_loses_its_lane(worker, "sleep", 60):
+            worker.session.close()
 
 
 def test_a_worker_ends_by_itself_on_goodbye_and_when_its_host_is_gone():

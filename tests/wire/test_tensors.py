@@ -126,6 +126,26 @@ def test_a_tensor_that_cannot_cross_is_refused_by_what_it_is(ends, name):
         ends.to_worker([0, ODD[name]()])
 
 
+def resized(size, to):
+    tensor = torch.ones(size)
+    tensor.untyped_storage().resize_(to)
+    return tensor
+
+
+WITHOUT_MEMORY = {
+    "resized away": lambda: resized(1000, 0),
+    "resized to less than it spans": lambda: resized(10_000_000, 4096),
+    "zeros that are none": lambda: torch._efficientzerotensor((10,)),
+    "functional": lambda: torch._to_functional_tensor(torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_MEMORY)
+def test_a_tensor_without_the_memory_it_spans_is_refused_and_ends_nobody(ends, name):
+    with pytest.raises(EncodeRefused, match=r"value\[1\] is a tensor whose elements lie in no memory of its own"):
+        ends.to_worker([0, WITHOUT_MEMORY[name]()])
+
+
 # ---------------------------------------------------------------- an end without torch
 
 @pytest.fixture

@@ -87,6 +87,14 @@ def test_only_the_call_that_runs_is_interrupted_and_only_while_it_is_armed(struc
     assert not interrupts.wanted
 
 
+def test_a_late_interrupt_of_an_ended_call_does_not_hide_the_early_one_of_the_next():
+    interrupts = Interrupts(strike=lambda: None, take_back=lambda: None)
+    interrupts.interrupt(5)
+    interrupts.interrupt(3)
+    interrupts.begin(5)
+    assert interrupts.wanted
+
+
 def test_an_interrupt_of_a_call_on_a_thread_is_raised_there_and_taken_back_when_late():
     results: list = []
     ready = threading.Event()

@@ -18,16 +18,15 @@ from typing import Any
 from comfy_env.backends.inprocess.roots import Roots
 from comfy_env.backends.inprocess.thread import GuestThread
 from comfy_env.backends.inprocess.unmet import unmet
+from comfy_env.backends.local import OverLanes
 from comfy_env.hooks import hookimpl
-from comfy_env.transport import commands
-from comfy_env.transport.handshake import join
-from comfy_env.values import Canary, EnvPlan, EnvState, EnvStatus, Killed, Lanes, Launch, Process, Proof, Released, Want
+from comfy_env.values import EnvPlan, EnvState, EnvStatus, Killed, Launch
 
 KILL_SECONDS = 1.0
 """How long a kill waits for the loop to end; the lane is gone at once, only running Python code takes time."""
 
 
-class InProcessBackend:
+class InProcessBackend(OverLanes):
     """Runs each environment's worker on a daemon thread of the host."""
 
     capabilities: frozenset[str] = frozenset()
@@ -42,18 +41,6 @@ class InProcessBackend:
         launch.endpoint.child_started()
         roots = self._roots.borrow(launch.import_roots)
         return GuestThread(launch.env, launch.generation, document, (lanes[0], lanes[1]), roots)
-
-    @hookimpl
-    def comfy_env_transport(self, process: Process, launch: Launch) -> Lanes:
-        return join(launch.endpoint, process, launch)
-
-    @hookimpl
-    def comfy_env_verify(self, process: Process, lanes: Lanes, canary: Canary) -> Proof:
-        return commands.verify(process, lanes, canary)
-
-    @hookimpl
-    def comfy_env_release(self, process: Process, lanes: Lanes, want: Want) -> Released:
-        return commands.release(process, lanes, want)
 
     @hookimpl
     def comfy_env_inspect(self, plan: EnvPlan, probe: bool) -> EnvState:

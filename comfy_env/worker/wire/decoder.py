@@ -176,8 +176,10 @@ def read(names: Names, payload: Any, buffers: Iterable[memoryview]) -> tuple[Any
             return _read_with(reader, names, payload, buffers)
         except _ReadWarily:
             return _read_with(_WaryReader, names, payload, buffers)
-    except (DecodeFault, ReferenceGone, MemoryError):
+    except (DecodeFault, ReferenceGone):
         raise
+    except MemoryError as error:
+        raise DecodeFault("there is not enough memory to read a message") from error
     except Exception as error:  # a damaged or hostile stream can raise whatever a reconstructor raises
         raise DecodeFault(f"a message cannot be read ({type(error).__name__}: {error})") from error
 

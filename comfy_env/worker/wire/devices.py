@@ -126,6 +126,7 @@ class Devices:
         self._say = say
         self._said: set[str] = set()
         self._lock = threading.RLock()
+        self._closed = False
         self._open: OrderedDict[tuple[int, bytes], Borrowed] = OrderedDict()
         self._known: weakref.WeakValueDictionary[tuple[int, bytes], Borrowed] = weakref.WeakValueDictionary()
 
@@ -233,6 +234,8 @@ class Devices:
             self.opened += 1
             found = self._known[key] = Borrowed(self.card, index, handle)
         kept = self._open   # another thread may have put a new one in its place already
+        if self._closed:
+            return found
         kept.pop(key, None)
         kept[key] = found
         if len(kept) > MOST_OPEN:
@@ -248,6 +251,11 @@ class Devices:
     def trim(self) -> None:
         """Close what nobody looks at, so that its owner can give the memory back; from any thread, without waiting."""
         self._open = OrderedDict()
+
+    def close(self) -> None:
+        """Close what nobody looks at, and keep nothing open from now on: the other end's memory is not to outlive it."""
+        self._closed = True   # first: who took the list before this puts what it opens into the one that goes
+        self.trim()
 
 
 def digest(tensors: Any) -> str:

@@ -67,8 +67,8 @@ class Mapped:
             with contextlib.suppress(AttributeError, OSError):   # a system that cannot: they go with the last look at the segment
                 self.memory.madvise(mmap.MADV_REMOVE, start, end - start)
 
-    def orphan(self) -> None:
-        """Give back what nobody looks at, now and from now on."""
+    def trim(self) -> None:
+        """Give back what nobody looks at."""
         done = 0
         for start, size in sorted(self.leases.items()):
             self.give_back(done, start)
@@ -133,7 +133,7 @@ def _end(news: deque[Any], ended: Ended, segment: Mapped) -> None:
     """Put an end among the news; until then this function's arguments keep its segment."""
     news.append(ended)
     if segment.orphaned:
-        segment.give_back(ended.placed.block, _page_end(ended.placed.offset + ended.placed.size))
+        segment.give_back(ended.placed.offset, _page_end(ended.placed.offset + ended.placed.size))
 
 
 def _page_end(end: int) -> int:
@@ -271,12 +271,13 @@ class Inbox:
     def close(self) -> None:
         """Let go of everything but what is still looked at; of a segment that holds more than that, the rest goes back to the system."""
         with self.lock:
-            held = list(self._segments.values())
+            held = [] if self._private else list(self._segments.values())
             for segment in held:
-                segment.orphaned = not self._private   # before the ends among the news are counted: none is missed
-            self.settle()
+                segment.orphaned = True   # before the ends among the news are counted: none is missed
+            if held:
+                self.settle()
             self._segments.clear()
             for segment in held:
-                if segment.orphaned and segment.leases:
-                    segment.orphan()
+                if segment.leases:
+                    segment.trim()
         self._cleaner.close()

@@ -176,6 +176,8 @@ def _names(side: Side) -> Names:
 
 
 def _with_path(fault: EncodeFault, value: Any, message: bool) -> EncodeFault:
+    if fault.culprit is None:   # nobody knows where it is
+        return EncodeFault(None, f"the {'message' if message else 'value'} {fault.why}", fault.hint)
     roots = value if message and fault.culprit is not value else {"value": value}
     path = paths.path_among(roots, fault.culprit)
     return EncodeFault(fault.culprit, f"{path} {fault.why}", fault.hint)

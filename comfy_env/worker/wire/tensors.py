@@ -65,6 +65,25 @@ def _refuse_odd(tensor: Any) -> None:
     if tensor.is_quantized or tensor.is_nested or tensor.is_meta or str(tensor.layout) != "torch.strided":
         why = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "meta" if tensor.is_meta else "sparse"
         raise EncodeFault(tensor, f"is a {why} tensor, which cannot cross", "convert it to a dense tensor first")
+    if not _has_its_memory(tensor):
+        why = "is a tensor whose elements lie in no memory of its own (resized away, or made by a transform)"
+        raise EncodeFault(tensor, why, "clone it where it still has them")
+
+
+def _has_its_memory(tensor: Any) -> bool:
+    """Tell whether the memory that a tensor's shape and strides span is there: reading what is not would end the process."""
+    if not tensor.numel():
+        return True
+    try:
+        storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+        spanned = tensor.storage_offset() + sum((size - 1) * step for size, step in _axes(tensor.shape, tensor.stride())) + 1
+        return bool(tensor.data_ptr()) and _bytes_in(storage) >= spanned * tensor.element_size()
+    except (RuntimeError, NotImplementedError):   # what torch says of a tensor without any
+        return False
+
+
+def _bytes_in(storage: Any) -> int:
+    return int(storage.nbytes())
 
 
 def _without_spread(tensor: Any) -> tuple[Any, tuple[bool, ...]]:
