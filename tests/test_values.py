@@ -26,7 +26,8 @@ PLANS = [
     ({"dependencies": None}, "a tuple of texts"), ({"dependencies": {"numpy": "2"}}, "a tuple of texts"), ({"nodes": [3]}, "3 is among"),
     ({"indexes": [Path("wheels")]}, "is among"), ({"secrets": 5}, "a tuple of texts"), ({"import_roots": [3]}, "3 is among"),
     ({"variables": "A=1"}, "a dict of texts"), ({"variables": ["A=1"]}, "a dict of texts"),
-    ({"variables": {"A": None}}, "not str: NoneType"), ({"variables": {1: "A"}}, "not int: str"), ({"limits": {"birth": "60"}}, "not str: str"), ({"limits": 60}, "a dict of numbers"),
+    ({"variables": {"A": None}}, "not str: NoneType"), ({"variables": {1: "A"}}, "not int: str"),
+    ({"limits": {"birth": "60"}}, "not str: str"), ({"limits": 60}, "a dict of numbers"),
 ]
 
 
