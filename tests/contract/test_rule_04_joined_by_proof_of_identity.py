@@ -9,19 +9,17 @@ from comfy_env import errors
 from comfy_env.transport import handshake
 from tests.contract.worlds import REAL, over
 
-JOINS = {"in-process": "comfy_env.backends.inprocess.join"}
-
 
 @over("in-process", *REAL)
 @pytest.mark.parametrize("other", [
     {"auth_key": b"another key of thirty-two bytes.."}, {"nonce": "0" * 32}, {"generation": 7}, {"env": "another"},
 ], ids=lambda other: next(iter(other)))
-def test_a_worker_that_is_not_who_it_must_be_is_refused_by_name_and_the_next_is_let_in(stage, world, monkeypatch, other):
+def test_a_worker_that_is_not_who_it_must_be_is_refused_by_name_and_the_next_is_let_in(stage, monkeypatch, other):
     """The host expects another worker than the one it started: one of another key, of an older host, of another generation."""
     def join(endpoint, process, launch):
         return handshake.join(endpoint, process, replace(launch, **other))
 
-    monkeypatch.setattr(JOINS.get(world, "comfy_env.backends.local.join"), join)
+    monkeypatch.setattr("comfy_env.backends.local.join", join)
     with pytest.raises(errors.SpawnFailed) as caught:
         stage.call("add", 1)
     assert isinstance(caught.value, errors.TransportRefused | errors.DiedBeforeJoining)
