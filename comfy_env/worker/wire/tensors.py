@@ -65,7 +65,7 @@ def _refuse_odd(tensor: Any) -> None:
     if tensor.is_quantized or tensor.is_nested or tensor.is_meta or str(tensor.layout) != "torch.strided":
         why = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "meta" if tensor.is_meta else "sparse"
         raise EncodeFault(tensor, f"is a {why} tensor, which cannot cross", "convert it to a dense tensor first")
-    if not _has_its_memory(tensor):
+    if str(tensor.device) == "cpu" and not _has_its_memory(tensor):
         why = "is a tensor whose elements lie in no memory of its own (resized away, or made by a transform)"
         raise EncodeFault(tensor, why, "clone it where it still has them")
 
