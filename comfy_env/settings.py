@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from comfy_env.checks import path_text
 from comfy_env.errors import PlanError
 
 PREFIX = "COMFY_ENV_"
@@ -204,8 +205,8 @@ def _text(spec: Any, value: Any) -> str:
 def _folder(spec: Any, value: Any) -> Path | None:
     if value is None:
         return None
-    path = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(path, str) or not path:
+    path = path_text(value)
+    if path is None:
         raise _wrong(spec, value, "the path of a folder")
     return _expanded(spec.name, path)
 

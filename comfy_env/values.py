@@ -9,11 +9,12 @@ import enum
 import os
 import signal
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from comfy_env import checks
 from comfy_env.errors import PlanError
 
 CAPABILITIES = frozenset({
@@ -38,8 +39,8 @@ class PackId:
     folder: Path | None = None
 
     def __post_init__(self) -> None:
-        _check(self, str, "a text", "id", "version", "url")
-        _be_paths(self, "folder")
+        checks.be_kind(self, str, "a text", "id", "version", "url")
+        checks.be_paths(self, "folder")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Conda:
     dependencies: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _be_several(self, str, "texts", "channels", "dependencies")
+        checks.be_several(self, str, "texts", "channels", "dependencies")
 
 
 @dataclass(frozen=True)
@@ -87,18 +88,18 @@ class EnvPlan:
     def __post_init__(self) -> None:
         if not _is_name(self.key):
             raise PlanError(f"{self.key!r} cannot be an environment's key: use letters, digits, '-', '_' and '.'")
-        _check(self, str, "a text", "backend", "torch", "api", "source")
-        _check(self, str | None, "a text", "device", "fallback")
+        checks.be_kind(self, str, "a text", "backend", "torch", "api", "source")
+        checks.be_kind(self, str | None, "a text", "device", "fallback")
         _check_python(self)
-        _check(self, bool, "True or False", "allow_source_builds", "comfy")
-        _check(self, Conda | None, "a Conda(channels, dependencies)", "conda")
-        _check(self, PackId | None, "a PackId(...)", "pack")
-        _be_several(self, str, "texts", "dependencies", "nodes", "indexes", "secrets")
-        _be_several(self, str | os.PathLike, "paths", "import_roots")
-        _be_paths(self, "root", "interpreter")
-        object.__setattr__(self, "import_roots", tuple(_path(self, "import_roots", path) for path in self.import_roots))
-        object.__setattr__(self, "variables", _pairs(self, "variables", str | int | float, "text"))
-        object.__setattr__(self, "limits", _pairs(self, "limits", int | float, "number"))
+        checks.be_kind(self, bool, "True or False", "allow_source_builds", "comfy")
+        checks.be_kind(self, Conda | None, "a Conda(channels, dependencies)", "conda")
+        checks.be_kind(self, PackId | None, "a PackId(...)", "pack")
+        checks.be_several(self, str, "texts", "dependencies", "nodes", "indexes", "secrets")
+        checks.be_several(self, str | os.PathLike, "paths", "import_roots")
+        checks.be_paths(self, "root", "interpreter")
+        object.__setattr__(self, "import_roots", tuple(checks.path(self, "import_roots", path) for path in self.import_roots))
+        checks.be_pairs(self, "variables", str | int | float, "text")
+        checks.be_pairs(self, "limits", int | float, "number")
 
     @classmethod
     def existing(cls, python: str | Path, key: str, *, root: str | Path | None = None, **more: Any) -> EnvPlan:
@@ -122,66 +123,6 @@ def _is_name(key: Any) -> bool:
     if not isinstance(key, str) or key in ("", ".", ".."):
         return False
     return not any(c in "/\\" or unicodedata.category(c) in _UNSEEN for c in key)
-
-
-def _wrong(value: Any, name: str, given: Any, wanted: str) -> PlanError:
-    return PlanError(f"{type(value).__name__}({name}={given!r}): {wanted} is wanted")
-
-
-def _check(value: Any, kind: Any, wanted: str, *names: str) -> None:
-    for name in names:
-        given = getattr(value, name)
-        if not isinstance(given, kind):
-            raise _wrong(value, name, given, wanted)
-
-
-def _be_paths(value: Any, *names: str) -> None:
-    for name in names:
-        given = getattr(value, name)
-        if given is not None:
-            object.__setattr__(value, name, _path(value, name, given))
-
-
-def _path(value: Any, name: str, given: Any) -> Path:
-    path = os.fspath(given) if isinstance(given, os.PathLike) else given
-    if not isinstance(path, str) or not path:
-        raise _wrong(value, name, given, "a path")
-    return given if isinstance(given, Path) else Path(path)
-
-
-def _be_several(value: Any, kind: Any, wanted: str, *names: str) -> None:
-    for name in names:
-        entries = _several(value, name, getattr(value, name), wanted)
-        odd = [entry for entry in entries if not isinstance(entry, kind)]
-        if odd:
-            raise PlanError(f"{type(value).__name__}({name}=...): {odd[0]!r} is among its entries; {wanted} are wanted")
-        object.__setattr__(value, name, entries)
-
-
-def _several(value: Any, name: str, given: Any, wanted: str) -> tuple[Any, ...]:
-    """Return the entries; one text would be taken for as many entries as it has letters."""
-    if isinstance(given, str | bytes | Path):
-        raise PlanError(f"{name} must be several entries, not the one text {str(given)!r}", hint=f"write {name}=({str(given)!r},)")
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        raise _wrong(value, name, given, f"a tuple of {wanted}")
-    return tuple(given)
-
-
-def _pairs(value: Any, name: str, kind: Any, wanted: str) -> tuple[tuple[str, Any], ...]:
-    """Return pairs of a name and what it stands for, sorted; what is wrong is told without its value, which may be a secret."""
-    given = getattr(value, name)
-    try:
-        pairs = dict(given)
-    except (TypeError, ValueError):
-        raise _odd_pair(value, "...", name, wanted, type(given).__name__) from None
-    for key, one in pairs.items():
-        if not isinstance(key, str) or not isinstance(one, kind):
-            raise _odd_pair(value, f"{{{key!r}: ...}}", name, wanted, f"{type(key).__name__}: {type(one).__name__}")
-    return tuple(sorted(pairs.items()))
-
-
-def _odd_pair(value: Any, shown: str, name: str, wanted: str, found: str) -> PlanError:
-    return PlanError(f"{type(value).__name__}({name}={shown}): a dict of {wanted}s by name is wanted, not {found}")
 
 
 def _check_python(plan: EnvPlan) -> None:
@@ -392,8 +333,8 @@ class Want:
 
     def __post_init__(self) -> None:
         if self.bytes is not None and (isinstance(self.bytes, bool) or not isinstance(self.bytes, int | float)):
-            raise _wrong(self, "bytes", self.bytes, "a number of bytes, None for everything,")
-        _check(self, str, "a text", "why", "which")
+            raise checks.wrong(self, "bytes", self.bytes, "a number of bytes, None for everything,")
+        checks.be_kind(self, str, "a text", "why", "which")
 
 
 @dataclass(frozen=True)
@@ -506,11 +447,11 @@ class AgentSpec:
     about: str = ""
 
     def __post_init__(self) -> None:
-        _check(self, str, "a text", "name", "about")
-        _check(self, EnvPlan, "an EnvPlan", "plan")
-        _check(self, bool, "True or False", "shares_gpu", "replay_safe")
+        checks.be_kind(self, str, "a text", "name", "about")
+        checks.be_kind(self, EnvPlan, "an EnvPlan", "plan")
+        checks.be_kind(self, bool, "True or False", "shares_gpu", "replay_safe")
         if not isinstance(self.target, str) or ":" not in self.target:
-            raise _wrong(self, "target", self.target, "the text 'module:function'")
+            raise checks.wrong(self, "target", self.target, "the text 'module:function'")
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "SOC
 ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _ASYNC_BACKEND = re.compile(r"(^|,)\s*backend\s*:\s*cudaMallocAsync\s*(?=,|$)")
 LOCAL = ("localhost", "127.0.0.1")
+TUNABLES = "GLIBC_TUNABLES"
+HUGE_PAGES = "glibc.malloc.hugetlb"
 
 
 def select(plan: EnvPlan, host: Mapping[str, str], *, nonce: str, host_nonce: str, generation: int) -> dict[str, str]:
@@ -70,10 +72,6 @@ def with_huge_pages(chosen: Mapping[str, str], libc: str | None = None) -> dict[
     if not _knows_huge_pages(_libc() if libc is None else libc) or HUGE_PAGES in wishes:
         return dict(chosen)
     return {**chosen, TUNABLES: ":".join(part for part in (wishes, f"{HUGE_PAGES}=1") if part)}
-
-
-TUNABLES = "GLIBC_TUNABLES"
-HUGE_PAGES = "glibc.malloc.hugetlb"
 
 
 def _libc() -> str:

@@ -16,5 +16,4 @@ def encoded(codec: Codec, message: dict[str, Any]) -> tuple[bytes, list[memoryvi
     except WireFault:
         raise
     except Exception as error:  # a value's class, or a library's view of it, can raise anything
-        why = f"holds what cannot be written ({type(error).__name__}: {text_of(error)})"
-        raise EncodeFault(None, f"the answer {why}") from error
+        raise EncodeFault(None, f"the answer holds what cannot be written ({type(error).__name__}: {text_of(error)})") from error

@@ -9,14 +9,15 @@ import pytest
 
 from .tree import ROOT, Module, cycles, edges, imported, modules
 
-BASE = ("errors", "settings", "values")
+BASE = ("checks", "errors", "settings", "values")
 
 HELPERS = ("backends.local", "backends.provisioning")
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
-    "settings": ("errors",),
-    "values": ("errors",),
+    "checks": ("errors",),
+    "settings": ("errors", "checks"),
+    "values": ("errors", "checks"),
     "lifecycle": BASE,
     "ports": BASE,
     "hooks": BASE,

@@ -77,13 +77,9 @@ def _has_its_memory(tensor: Any) -> bool:
     try:
         storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
         spanned = tensor.storage_offset() + sum((size - 1) * step for size, step in _axes(tensor.shape, tensor.stride())) + 1
-        return bool(tensor.data_ptr()) and _bytes_in(storage) >= spanned * tensor.element_size()
-    except (RuntimeError, NotImplementedError):   # what torch says of a tensor without any
+        return bool(tensor.data_ptr()) and int(storage.nbytes()) >= spanned * tensor.element_size()
+    except (RuntimeError, NotImplementedError):   # torch refuses to name memory where there is none
         return False
-
-
-def _bytes_in(storage: Any) -> int:
-    return int(storage.nbytes())
 
 
 def _without_spread(tensor: Any) -> tuple[Any, tuple[bool, ...]]:
