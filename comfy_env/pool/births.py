@@ -147,10 +147,13 @@ def open_lanes(seat: Seat, generation: int) -> None:
     if worker is None or worker.process is None:
         return  # its death was completed meanwhile; there is nobody to answer for
     try:
-        lanes = worker.relay.transport(worker.process, worker.launch)
-        session = session_of(lanes, worker.process)
-        session.heed(worker.crashes)
-        session.devices.policy = seat.env.limits.gpu
+        with contextlib.ExitStack() as undo:
+            lanes = worker.relay.transport(worker.process, worker.launch)
+            undo.callback(lanes.close)
+            session = session_of(lanes, worker.process)
+            session.heed(worker.crashes)
+            session.devices.policy = seat.env.limits.gpu
+            undo.pop_all()
     except BaseException as error:  # a birth's failure, by name
         crashes.post_told(seat, worker)
         status = exits.status_of(seat, worker) if isinstance(error, errors.DiedBeforeJoining) else None

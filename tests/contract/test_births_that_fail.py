@@ -6,6 +6,7 @@ import time
 import pytest
 
 from comfy_env import EnvPlan, errors
+from comfy_env.pool import births
 
 
 def script(path, text):
@@ -106,3 +107,19 @@ def test_the_call_after_a_failed_birth_tries_again(pool, tmp_path):
         with pytest.raises(errors.DiedBeforeJoining) as caught:
             pool.call(plan, "jobs:pid")
         assert caught.value.generation == generation
+
+
+def test_lanes_whose_conversation_cannot_begin_are_closed_and_the_next_worker_serves(pool, plan, monkeypatch):
+    joined, begin = [], births.session_of
+
+    def torn(lanes, process):
+        joined.append(lanes)
+        if len(joined) == 1:
+            raise OSError("no memory to wait with")
+        return begin(lanes, process)
+
+    monkeypatch.setattr(births, "session_of", torn)
+    with pytest.raises(errors.ComfyEnvError, match="no memory to wait with"):
+        pool.call(plan, "jobs:pid")
+    assert [lane.sock.fileno() for lane in (joined[0].main, joined[0].side)] == [-1, -1]
+    assert pool.call(plan, "jobs:add", 1, 1) == 2

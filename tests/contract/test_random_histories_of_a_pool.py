@@ -32,6 +32,7 @@ from comfy_env.testing.audit import wait_until
 from comfy_env.testing.clock import MovableClock
 from comfy_env.testing.fakes import FakeMemory, FakePrompt, FakeShelf
 from comfy_env.testing.lifecycle_faults import FAULTS
+from comfy_env.testing.lifecycle_world import old_news
 from comfy_env.testing.scripted import HOLD, Dies, ScriptedBackend
 from comfy_env.testing.stage import LIMIT
 from comfy_env.values import EnvPlan, ExitStatus, Killed
@@ -271,6 +272,13 @@ class Pools(RuleBasedStateMachine):
     def something_changes(self, event):
         if self.seat is not None:
             self.seat.post(event)
+        self.settle()
+
+    @rule(which=st.integers(0, 99))
+    def news_of_the_former_worker_comes_late(self, which):
+        late = old_news(self.seat.env.row.generation - 1) if self.seat is not None else ()
+        if late:
+            self.seat.post(late[which % len(late)])
         self.settle()
 
     @rule(stand_ins=st.integers(0, 2))

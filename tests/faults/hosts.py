@@ -116,12 +116,14 @@ def hosts_of(script: str, folder: Path, eventually: Callable[..., Any], prepare:
         assert isinstance(told, dict), hosts[-1].said()
         return hosts[-1], told
 
-    yield begin
-    for host in hosts:
-        told = host.told or {}
-        host.close()
-        for pid in {told.get("forked", 0), *(twins(told["host_nonce"]) if told else ())} - {0}:
-            os.kill(pid, signal.SIGKILL)
+    try:
+        yield begin
+    finally:
+        for host in hosts:
+            told = host.told or {}
+            host.close()
+            for pid in {told.get("forked", 0), *(twins(told["host_nonce"]) if told else ())} - {0}:
+                os.kill(pid, signal.SIGKILL)
 
 
 def twins(host_nonce: str) -> list[int]:

@@ -16,6 +16,7 @@ import pytest
 from comfy_env.errors import CallSilent, NodeRaised, Wedged, WorkerCrashed
 from comfy_env.pool import endings
 from comfy_env.process import shortage
+from comfy_env.testing.audit import alive
 from comfy_env.values import CallOptions, ExitStatus, Killed
 from tests.process.kit import shared_names
 
@@ -140,11 +141,12 @@ def test_names_that_vanish_from_shared_memory_and_the_run_folder_are_not_missed(
 
 
 @pytest.mark.row("F20")
-def test_a_large_value_is_whole_or_not_there_when_its_worker_is_killed_meanwhile(ward, fired):
+def test_a_large_value_is_whole_or_not_there_when_its_worker_is_killed_meanwhile(ward, fired, eventually):
     plan, dice = ward.plan(), random.Random(20)
     for _ in range(20):
         ward.call(plan, "echo", 1)
-        timer = threading.Timer(dice.uniform(0, 0.03), os.kill, (ward.pool.record(plan).pid, signal.SIGKILL))
+        pid = ward.pool.record(plan).pid
+        timer = threading.Timer(dice.uniform(0, 0.03), os.kill, (pid, signal.SIGKILL))
         timer.start()
         began = time.monotonic()
         try:
@@ -154,4 +156,5 @@ def test_a_large_value_is_whole_or_not_there_when_its_worker_is_killed_meanwhile
             fired()
         fired.took(time.monotonic() - began)
         timer.join()
+        eventually(lambda dead=pid: not alive(dead), what="it is dead, and not in the middle of the next call")
     assert ward.call(plan, "echo", 2) == 2
