@@ -21,7 +21,8 @@ TORCH_TYPES = [getattr(torch, name) for name in (
     "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
 ) if hasattr(torch, name)]
 NUMPY_TYPES = ["?", "u1", "i1", "<u2", ">i2", "<i4", ">u8", "f2", "<f4", ">f8", "c8", "c16", "S3", "U2", "V5", "M8[s]", "m8[ns]",
-               [("a", "u1"), ("b", "<f4")], [("x", "<i2", (2,))]]
+               [("a", "u1"), ("b", "<f4")], [("x", "<i2", (2,))],
+               [(("a title", "a"), "u1"), ("b", "<f4")], np.dtype("<i4", metadata={"unit": "mm"})]
 SHAPES = st.one_of(
     st.just(()), st.lists(st.integers(0, 5), min_size=1, max_size=4).map(tuple),
     st.sampled_from([(70_001,), (3, 41, 577), (2, 3, 64, 130)]),
@@ -82,6 +83,7 @@ ARRAY_LAYOUTS = {
     "Fortran": np.asfortranarray,
     "read only": lambda a: _frozen(a),
     "inside": lambda a: a[1:-1, ...] if a.ndim else a,
+    "windows": lambda a: np.lib.stride_tricks.sliding_window_view(a, 2, axis=0) if a.ndim and len(a) > 2 else a,
 }
 
 
@@ -124,6 +126,8 @@ def assert_same(got, sent) -> None:
     elif isinstance(sent, np.ndarray):
         assert (got.dtype, got.shape) == (sent.dtype, sent.shape)
         assert got.tobytes() == sent.tobytes()
+        assert got.flags.writeable == sent.flags.writeable
+        assert (got.dtype.metadata, got.dtype.fields) == (sent.dtype.metadata, sent.dtype.fields)
     elif isinstance(sent, dict):
         assert list(got) == list(sent)
         for key, value in sent.items():
@@ -135,14 +139,19 @@ def assert_same(got, sent) -> None:
 
 
 def needed(value) -> int:
-    """How many bytes the elements of a value take, those that an expanded axis repeats counted once."""
+    """How many bytes of memory a value shows, what it shows several times counted once."""
     if isinstance(value, torch.Tensor):
-        sizes = [size for size, step in zip(value.shape, value.stride(), strict=True) if step or size == 0]
-        return int(np.prod(sizes)) * value.dtype.itemsize
+        return _places(value.shape, value.stride()) * value.dtype.itemsize
     if isinstance(value, np.ndarray):
-        sizes = [size for size, step in zip(value.shape, value.strides, strict=True) if step or size == 0]
-        return int(np.prod(sizes)) * value.itemsize
+        return _places(value.shape, value.strides) * value.itemsize
     return sum(needed(part) for part in (value.values() if isinstance(value, dict) else value))
+
+
+def _places(shape, steps) -> int:
+    places = np.zeros((), np.int64)
+    for size, step in zip(shape, steps, strict=True):
+        places = np.unique(np.add.outer(places, np.arange(size) * step))
+    return places.size
 
 
 @SETTINGS

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from PIL import Image
 
 from comfy_env.errors import DecodeRefused, EncodeRefused
-from comfy_env.worker.wire import blocks
+from comfy_env.worker.wire import blocks, headroom, windows
+from comfy_env.worker.wire.faults import EncodeFault, NoRoom
 from tests.wire.sides import Ends
 
 
@@ -67,6 +71,23 @@ def test_what_could_be_written_to_can_be_written_to(ends):
         assert not ends.to_host(np.frombuffer(bytes(8 * size))).flags.writeable
 
 
+def _kept_from_writing(array: np.ndarray) -> np.ndarray:
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize("make", [
+    lambda: np.zeros(4), lambda: np.zeros((0, 2)), lambda: np.zeros((40, 40), order="F"), lambda: np.arange(100)[::-3],
+    lambda: np.array(5.5), lambda: np.zeros(100_000), lambda: np.array([None, []], object), lambda: as_strided(np.zeros(3), (5, 3), (0, 8)),
+    lambda: as_strided(np.array([1, None], object), (5, 2), (0, 8)), lambda: as_strided(np.zeros(9)[::2], (2, 4), (16, 16)),
+], ids=["plain", "empty", "fortran", "negative with gaps", "0-d", "large", "objects", "spread", "spread objects", "window"])
+def test_what_could_not_be_written_to_cannot_be_written_to_either(ends, make):
+    for array in (make(), _kept_from_writing(make())):
+        for back in (ends.there_and_back(array), ends.to_worker([array])[0]):
+            assert back.flags.writeable is array.flags.writeable and np.array_equal(back, array)
+
+
 def test_an_array_of_objects_arrives_element_by_element(ends):
     array = np.empty((2, 2), object)
     array[:] = [[1, [2]], [None, "x"]]
@@ -75,6 +96,79 @@ def test_an_array_of_objects_arrives_element_by_element(ends):
     assert back.shape == (2, 2)
     assert back[0, 1] == [2, back] or back[0, 1][1] is back
     assert (back[0, 0], back[1, 0], back[1, 1]) == (1, None, "x")
+
+
+WINDOWS = {
+    "sliding": lambda: sliding_window_view(np.arange(1000.0), 100),
+    "sliding in two axes": lambda: sliding_window_view(np.arange(400, dtype="u1").reshape(20, 20), (5, 7)),
+    "sliding over a part": lambda: sliding_window_view(np.arange(400).reshape(20, 20)[2:12, 3:18:2], (4, 4)),
+    "hopping": lambda: sliding_window_view(np.arange(100), 10)[::3],
+    "backwards": lambda: sliding_window_view(np.arange(100), 10)[::-1, ::-2],
+    "of fields": lambda: sliding_window_view(np.ones(30, [("a", "i1"), ("b", "<f8")])["b"], 9),
+    "of records": lambda: sliding_window_view(np.ones(30, [("a", "i1"), ("b", "<f8")]), 9),
+    "of halves": lambda: as_strided(np.arange(20, dtype="<i4"), (30, 2), (2, 4)),
+    "spread and sliding": lambda: np.broadcast_to(sliding_window_view(np.arange(30), 5), (3, 26, 5)),
+    "of objects": lambda: sliding_window_view(np.array([None, [], {1: 2}, "x"], object), 3),
+    "spread objects": lambda: np.broadcast_to(np.array(["a", ("b",)], object), (50, 2)),
+}
+MEMORY = {"sliding": 8000, "sliding in two axes": 400, "hopping": 800, "backwards": 800, "of halves": 280, "spread and sliding": 240}
+
+
+@pytest.mark.row("X6")
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_view_that_shows_its_memory_often_costs_it_once_and_arrives_equal(ends, name):
+    array = WINDOWS[name]()
+    for value in (array, ends.there_and_back(array)):
+        payload, buffers = ends.host.encode(value)
+        assert len(payload) + sum(b.nbytes for b in buffers) < 700 + min(MEMORY.get(name, 1 << 30), array.nbytes)
+        back = ends.guest.decode(payload, buffers)
+        assert (back.dtype, back.shape) == (array.dtype, array.shape) and np.array_equal(back, array)
+
+
+def test_a_view_that_shows_more_than_there_is_memory_in_the_world_crosses(ends):
+    for array in (sliding_window_view(np.zeros(40_000_000, "u1"), 20_000_000), np.broadcast_to(np.array([None], object), (1 << 40, 1))):
+        back = ends.to_worker({"a": array})["a"]
+        assert back.shape == array.shape and back[7, -1] == array[7, -1]
+
+
+@pytest.mark.parametrize("strides", [(500, 1), (-500, 1), (1 << 62, 1 << 62)])
+def test_a_window_that_looks_beside_its_memory_is_refused(ends, monkeypatch, strides):
+    array = sliding_window_view(np.arange(20), 3)
+    found = windows.grid_of(array.shape, array.strides)
+    monkeypatch.setattr(windows, "grid_of", lambda shape, steps: found._replace(strides=strides))
+    payload, buffers = ends.guest.encode(array)
+    with pytest.raises(DecodeRefused):
+        ends.host.decode(payload, buffers)
+
+
+def test_what_is_written_through_a_window_shows_wherever_it_looks(ends):
+    back = ends.to_worker(as_strided(np.zeros(4), (3, 2), (8, 8)))
+    back[0, 1] = 5
+    assert back[1, 0] == 5
+
+
+@pytest.mark.parametrize("make", [lambda: np.zeros(20_000_000, "u1")[::2], lambda: sliding_window_view(np.zeros(40_000_000, "u1")[::2], 9)],
+                         ids=["gaps", "window with gaps"])
+def test_a_copy_that_there_is_no_room_for_is_refused_by_its_place_before_it_is_made(ends, monkeypatch, make):
+    def full(self, size):
+        raise NoRoom(f"{size} bytes of memory are wanted and 0 are left")
+
+    array = make()
+    monkeypatch.setattr(headroom.Headroom, "take", full)
+    with pytest.raises(EncodeRefused, match=r"^value\['deep'\]\[0\] must be copied to be sent, which needs .* bytes of memory are wanted"):
+        ends.to_worker({"deep": [array]})
+
+
+    with pytest.raises(EncodeFault):
+        headroom.copied(array, array.nbytes, lambda: pytest.fail("it is copied although there is no room"))
+
+
+def test_a_copy_that_fails_is_refused_by_name():
+    def fails():
+        raise MemoryError("Unable to allocate 8 bytes")
+
+    with pytest.raises(EncodeFault, match="must be copied to be sent, which failed .Unable to allocate"):
+        headroom.copied(np.zeros(1), 8, fails)
 
 
 def test_a_refusal_inside_an_array_of_objects_names_its_place(ends):
@@ -100,6 +194,69 @@ def test_a_numpy_scalar_keeps_its_type(ends, scalar):
 @pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype(">i2"), np.dtype("O"), _field_types().dtype, np.dtype(("i4", (2,)))], ids=str)
 def test_a_dtype_arrives_as_the_same(ends, dtype):
     assert ends.there_and_back(dtype) == dtype
+
+
+def _same_type(one: np.dtype, other: np.dtype) -> bool:
+    if one.subdtype is not None:
+        return one.shape == other.shape and _same_type(one.base, other.base)
+    return (one == other and one.type is other.type and dict(one.metadata or {}) == dict(other.metadata or {})
+            and one.isalignedstruct == other.isalignedstruct and one.itemsize == other.itemsize and one.names == other.names
+            and all(one.fields[n][1:] == other.fields[n][1:] and _same_type(one.fields[n][0], other.fields[n][0]) for n in one.names or ()))
+
+
+_TITLED = np.dtype({"names": ["a", "b"], "formats": ["<i4", "<f8"], "offsets": [0, 8], "titles": ["A long title", None], "itemsize": 24})
+_UNITS = np.dtype("<f4", metadata={"unit": "mm", "scale": (1, 2.5)})
+_ALIGNED = np.dtype([(("T", "a"), "i1"), ("b", "<f8")], align=True, metadata={1: 2})
+RICH = {
+    "titles": _TITLED,
+    "a title that is no text": np.dtype({"names": ["a"], "formats": ["<i4"], "titles": [("x", 1)]}),
+    "metadata": _UNITS,
+    "metadata of fields": np.dtype([("a", _UNITS), ("b", _UNITS, (2,))], metadata={"of": "all"}),
+    "metadata of a part": np.dtype((_UNITS, (3,))),
+    "records": np.dtype((np.record, [("a", "<i4"), ("b", "S3")])),
+    "aligned records with titles and metadata": np.dtype((np.record, _ALIGNED)),
+    "objects with metadata": np.dtype("O", metadata={"vlen": "str"}),
+}
+
+
+@pytest.mark.row("X6")
+@pytest.mark.parametrize("name", RICH)
+def test_titles_metadata_and_records_are_kept(ends, name):
+    dtype = RICH[name]
+    assert _same_type(ends.there_and_back(dtype), dtype)
+    array = np.zeros(3, dtype)
+    for one in (array, array[:0], np.broadcast_to(array, (2, *array.shape))):
+        assert _same_type(ends.there_and_back(one).dtype, array.dtype)
+    if array.dtype.names:
+        back = ends.there_and_back(array[0])
+        assert type(back) is type(array[0]) and _same_type(back.dtype, array.dtype)
+
+
+class _Void(np.void):
+    pass
+
+
+_ODD_ONE = memoryview(b"x")
+
+
+_ODD_METADATA = np.dtype("<f4", metadata={"f": _ODD_ONE})
+_ODD_TITLE = np.dtype({"names": ["x"], "formats": ["i1"], "titles": [_ODD_ONE]})
+ODD = {
+    "metadata that cannot cross": (np.zeros(2, _ODD_METADATA), ".dtype.metadata['f'] is of type"),
+    "metadata of a field": (np.zeros(2, [("x", _ODD_METADATA)]), ".dtype['x'].metadata['f'] is of type"),
+    "a title that cannot cross": (np.zeros(1, _ODD_TITLE), ".dtype['x'].title is of type"),
+    "a class of records": (np.zeros(2, np.dtype((_Void, [("a", "i1")]))), " holds numpy type"),
+    "numbers with fields": (np.zeros(2, np.dtype((np.int32, {"lo": (np.int16, 0), "hi": (np.int16, 2)}))), " holds numpy type"),
+    "a type": (np.dtype(np.longdouble), " holds numpy type"),
+}
+
+
+@pytest.mark.row("X6")
+@pytest.mark.parametrize("name", ODD)
+def test_a_numpy_type_that_would_not_be_the_same_is_refused_by_its_place(ends, name):
+    value, why = ODD[name]
+    with pytest.raises(EncodeRefused, match="^" + re.escape(f"value['a']{why}")):
+        ends.to_worker({"a": value})
 
 
 @pytest.mark.row("X6")

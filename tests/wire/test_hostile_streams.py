@@ -86,6 +86,14 @@ FULL = named(b"MEMBER", b"Bag", text(b"FULL") + b"N\x86")
 TRAP = named(b"RECORD", b"Trap", b"N")
 STATE = b"}" + text(b"a") + b"K\x01s"
 ARRAY = marker(b"ARRAY") + b"(" + text(b"<i4") + b"K\x01\x85NNC\x04\x01\x02\x03\x04tR"
+META = b"(" + text(b"meta") + text(b"<i4")
+STRUCT = b"(" + text(b"struct") + b"(" + text(b"a") + b"t(" + text(b"<i4") + b"tK\x00\x85N\x85K\x04\x89"
+
+
+def window(shown: bytes, size: bytes = b"K\x02") -> bytes:
+    """A view of two numbers, one step apart."""
+    return b"\x80\x05" + marker(b"WINDOW") + b"(" + shown + size + b"\x85K\x00\x85K\x00tR."
+
 
 STREAMS = {
     "global of os": b"\x80\x05cposix\nsystem\n(S'true'\ntR.",
@@ -122,6 +130,13 @@ STREAMS = {
     "decimal made of a list": b"\x80\x05" + marker(b"LATE") + text(b"Decimal") + b"]\x86R.",
     "array of python objects over bytes": b"\x80\x05" + ARRAY.replace(text(b"<i4"), text(b"|O")) + b".",
     "array larger than its bytes": b"\x80\x05" + ARRAY.replace(b"K\x01\x85", b"K\x09\x85") + b".",
+    "array of another class of records": b"\x80\x05" + ARRAY.replace(text(b"<i4"), STRUCT + text(b"dtype") + b"t") + b".",
+    "array whose metadata are no dict": b"\x80\x05" + ARRAY.replace(text(b"<i4"), META + b"]t") + b".",
+    "array of objects that is one of numbers": b"\x80\x05" + marker(b"ITEMS") + b"(K\x01\x85" + text(b"<i4") + b"NtR.",
+    "window over a number": window(b"K\x05"),
+    "window over an enum member that is a list": window(FULL),
+    "window of a negative size": window(ARRAY, b"J\xff\xff\xff\xff"),
+    "window of no size": window(ARRAY, b"K\x00"),
     "empty": b"",
     "cut short": b"\x80\x05\x95",
     "nothing but stop": b".",
@@ -157,6 +172,10 @@ def test_the_pieces_these_streams_are_made_of_are_sound(host):
     assert host.decode(b"\x80\x05" + FULL + b".") is Bag.FULL
     assert type(host.decode(b"\x80\x05" + TRAP + b".")) is Trap
     assert host.decode(b"\x80\x05" + ARRAY + b".").tolist() == [67305985]
+    assert host.decode(window(ARRAY)).tolist() == [67305985] * 2
+    plain = ARRAY.replace(text(b"<i4"), STRUCT + text(b"void") + b"t")
+    assert host.decode(b"\x80\x05" + plain + b".").tolist() == [(67305985,)]
+    assert host.decode(b"\x80\x05" + ARRAY.replace(text(b"<i4"), META + b"}t") + b".").tolist() == [67305985]
 
 
 class Bomb:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from comfy_env.errors import DecodeRefused, EncodeRefused
+from comfy_env.worker.wire import headroom, windows
+from comfy_env.worker.wire.faults import NoRoom
 from tests.wire.sides import Ends
 
 torch = pytest.importorskip("torch")
@@ -67,6 +69,46 @@ def test_a_layout_arrives_equal(ends, name):
 def test_a_dense_layout_keeps_its_strides(ends, name):
     tensor = LAYOUTS[name]()
     assert ends.there_and_back(tensor).stride() == tensor.stride()
+
+
+WINDOWS = {   # and how many elements of memory they show
+    "unfolded": (lambda: torch.arange(1000.0).unfold(0, 100, 1), 1000),
+    "unfolded in two axes": (lambda: torch.arange(400.0).reshape(20, 20).unfold(0, 5, 1).unfold(1, 7, 2), 380),
+    "over a part": (lambda: torch.arange(400.0).reshape(20, 20)[2:12, 3:18:2].unfold(0, 4, 1).unfold(1, 4, 1), 80),
+    "expanded": (lambda: torch.arange(30.0).unfold(0, 5, 1).expand(7, 26, 5), 30),
+    "conjugated": (lambda: torch.arange(30.0).add(1j).unfold(0, 9, 1).conj(), 30),
+    "expanded and conjugated": (lambda: torch.tensor([1 + 2j]).conj().expand(50), 1),
+    "negated": (lambda: torch.tensor([1 + 2j, 3j]).conj().imag.expand(30, 2), 2),
+    "with gaps": (lambda: torch.arange(100).as_strided((30, 4), (2, 2)), 33),
+    "one of each axis": (lambda: torch.arange(100).as_strided((1, 30, 1, 4), (7, 1, 3, 1)), 33),
+}
+
+
+@pytest.mark.row("X6")
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_tensor_that_shows_its_memory_often_costs_it_once_and_arrives_equal(ends, name):
+    make, elements = WINDOWS[name]
+    tensor = make()
+    for value in (tensor, ends.there_and_back(tensor)):
+        payload, buffers = ends.host.encode(value)
+        assert len(payload) + sum(b.nbytes for b in buffers) < 250 + elements * tensor.element_size()
+        back = ends.guest.decode(payload, buffers)
+        assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape) and torch.equal(back, tensor)
+
+
+def test_a_window_over_more_than_there_is_memory_in_the_world_crosses(ends):
+    back = ends.to_worker(torch.zeros(4_000_000, dtype=torch.uint8).unfold(0, 2_000_000, 1))
+    assert back.shape == (2_000_001, 2_000_000) and back[5, 7] == 0
+
+
+def test_a_tensor_that_must_be_copied_and_has_no_room_for_it_is_refused_by_its_place(ends, monkeypatch):
+    def full(self, size):
+        raise NoRoom(f"{size} bytes of memory are wanted and 0 are left")
+
+    monkeypatch.setattr(headroom.Headroom, "take", full)
+    for tensor in (torch.zeros(10_000_000)[::2], torch.zeros(10_000_000, dtype=torch.complex64).conj()):
+        with pytest.raises(EncodeRefused, match=r"^value\[1\] must be copied to be sent, which needs .* bytes of memory are wanted"):
+            ends.to_worker([0, tensor])
 
 
 def test_parameters_and_gradients_keep_their_flags(ends):
@@ -144,6 +186,15 @@ WITHOUT_MEMORY = {
 def test_a_tensor_without_the_memory_it_spans_is_refused_and_ends_nobody(ends, name):
     with pytest.raises(EncodeRefused, match=r"value\[1\] is a tensor whose elements lie in no memory of its own"):
         ends.to_worker([0, WITHOUT_MEMORY[name]()])
+
+
+@pytest.mark.parametrize("strides", [(500, 1), (-1, 1), (1, 1, 1), (0, 1)])
+def test_a_window_that_does_not_fit_its_bytes_is_refused(ends, monkeypatch, strides):
+    found = windows.grid_of((18, 3), (1, 1))
+    monkeypatch.setattr(windows, "grid_of", lambda shape, steps: found._replace(strides=strides))
+    payload, buffers = ends.guest.encode(torch.arange(20).unfold(0, 3, 1))
+    with pytest.raises(DecodeRefused):
+        ends.host.decode(payload, buffers)
 
 
 # ---------------------------------------------------------------- an end without torch

@@ -113,6 +113,27 @@ class _WaryReader(_PYTHON_READER):
 
     fresh: Optional[Fresh] = None
 
+    def load(self) -> Any:
+        """Read the stream as one piece: frames say only how much to read ahead, and all of it is here."""
+        read = self.read = self._file_read
+        self.readline = self._file_readline
+        self.metastack: list[Any] = []
+        self.stack: list[Any] = []
+        self.append = self.stack.append
+        self.proto = 0
+        dispatch = self.dispatch
+        try:
+            while True:
+                dispatch[read(1)[0]](self)   # past the end there is no opcode
+        except pickle._Stop as stop:  # type: ignore[attr-defined]
+            return stop.value
+
+    def readinto(self, target: bytearray) -> None:
+        target[:] = self.read(len(target))
+
+    def load_frame(self) -> None:
+        self.read(8)
+
     def find_class(self, module: str, name: str) -> Any:
         return _find(self, module, name)
 
@@ -151,6 +172,7 @@ class _WaryReader(_PYTHON_READER):
         _need(self.stack[-1], (set,), "added to")
         self.stack[-1].update(items)
 
+    dispatch[pickle.FRAME[0]] = load_frame
     dispatch[pickle.REDUCE[0]] = load_reduce
     dispatch[pickle.APPEND[0]] = load_append
     dispatch[pickle.APPENDS[0]] = load_appends

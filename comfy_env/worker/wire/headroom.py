@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
-from typing import Optional
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
 
-from .faults import NoRoom
+from .faults import EncodeFault, NoRoom
 
 RESERVE = 64 * 1024 * 1024
 """Left alone: other threads and the system want some too."""
@@ -17,6 +17,20 @@ _FRESH = 1.0        # s that a look is believed
 _SMALL = 4 << 20    # whoever takes more than this pays for a look of his own
 _FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
 _MOUNTS = ("sys/fs/cgroup", "sys/fs/cgroup/memory", "sys/fs/cgroup/unified")
+
+_SHORT = (MemoryError, RuntimeError)   # what numpy, and what torch, says when it gets no memory
+
+
+def copied(what: Any, size: int, copy: Callable[[], Any]) -> Any:
+    """Return a copy of so many bytes that is made to send something; raises EncodeFault about it where there is no room for one."""
+    try:
+        if size > _SMALL:
+            Headroom().take(size)
+        return copy()
+    except NoRoom as error:
+        raise EncodeFault(what, f"must be copied to be sent, which {error.why}", error.hint) from error
+    except _SHORT as error:
+        raise EncodeFault(what, f"must be copied to be sent, which failed ({error})", "send less at once") from error
 
 
 class Headroom:

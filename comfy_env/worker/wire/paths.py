@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -56,12 +57,27 @@ _KINDS: tuple[tuple[Any, Callable[[Any], Iterator[tuple[Any, str]]]], ...] = (
 
 def _attributes(obj: Any) -> Iterator[tuple[Any, str]]:
     if type(obj).__name__ == "ndarray" and getattr(obj, "dtype", None) == "O":
-        yield from ((item, f".flat[{i}]") for i, item in enumerate(obj.reshape(-1).tolist()))
+        yield from ((item, f".flat[{i}]") for i, item in enumerate(itertools.islice(obj.flat, _MOST)))   # it may show one item for ever
+    elif hasattr(obj, "isalignedstruct"):
+        yield from _of_dtype(obj)
     elif hasattr(obj, "__dict__") and not isinstance(obj, type):
         yield from ((value, f".{key}") for key, value in list(vars(obj).items()))
+    if hasattr(getattr(obj, "dtype", None), "isalignedstruct"):
+        yield obj.dtype, ".dtype"
     for name in getattr(type(obj), "__dataclass_fields__", ()):
         if hasattr(obj, name):
             yield getattr(obj, name), f".{name}"
+
+
+def _of_dtype(dtype: Any) -> Iterator[tuple[Any, str]]:
+    """Return what users may put into a numpy type: metadata and titles, also of its parts."""
+    yield from ((item, f".metadata{step}") for item, step in _of_dict(dtype.metadata or {}))
+    for name in dtype.names or ():
+        part, _, *title = dtype.fields[name]
+        yield from ((item, f"[{name!r}].title") for item in title)
+        yield part, f"[{name!r}]"
+    if dtype.subdtype is not None:
+        yield dtype.subdtype[0], ".base"
 
 
 def _short(key: Any) -> str:

@@ -78,6 +78,7 @@ CODED = Marker("CODED")
 # arrays, pictures, tensors
 ARRAY = Marker("ARRAY")
 ITEMS = Marker("ITEMS")
+WINDOW = Marker("WINDOW")
 SCALAR = Marker("SCALAR")
 DTYPE = Marker("DTYPE")
 PICTURE = Marker("PICTURE")

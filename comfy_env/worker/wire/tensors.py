@@ -7,14 +7,14 @@ array over the same bytes where numpy has the type, and a refusal by name where 
 from __future__ import annotations
 
 import ctypes
-import math
 import pickle
 from collections.abc import Callable
 from typing import Any, Optional
 
-from . import sealed
+from . import blocks, sealed, windows
 from .devices import Devices
 from .faults import CannotShare, DecodeFault, EncodeFault
+from .headroom import copied
 
 Load = Callable[[], Any]
 """Returns a module, None where it cannot be imported."""
@@ -34,12 +34,12 @@ def _axes(one: Any, other: Any) -> list[tuple[Any, Any]]:
 
 def write_tensor(tensor: Any, devices: Optional[Devices] = None, lends: bool = False) -> Any:
     """Write a tensor's bytes, or where they lie if it is on a device whose memory is lent."""
-    _refuse_odd(tensor)
+    device = str(tensor.device)
+    _refuse_odd(tensor, device)
     parameter = type(tensor).__name__ == "Parameter" or bool(getattr(tensor, "_is_param", False))
     grad = bool(tensor.requires_grad)
-    device = str(tensor.device)
     shape = tuple(tensor.shape)
-    plain, stride = _dense(tensor.detach().resolve_conj().resolve_neg())
+    plain, stride = _dense(tensor)
     if device != "cpu":
         try:
             lent = devices.lend(plain) if devices is not None and lends and devices.lends(plain) else None
@@ -53,45 +53,43 @@ def write_tensor(tensor: Any, devices: Optional[Devices] = None, lends: bool = F
 
 
 def _dense(tensor: Any) -> tuple[Any, tuple[int, ...]]:
-    """Return a tensor whose elements fill one piece of memory, and the strides that make it equal."""
-    if tensor.is_contiguous():
-        return tensor, tuple(tensor.stride())
-    tensor, spread = _without_spread(tensor)
-    tensor = tensor if _is_dense(tensor) else tensor.contiguous()
-    return tensor, _spread_stride(tuple(tensor.stride()), spread)
+    """Return a tensor whose elements fill one piece of memory and are all that this one shows, and the strides that make it equal."""
+    shown = tensor.detach()
+    grid = None if shown.is_contiguous() else windows.grid_of(tuple(shown.shape), tuple(shown.stride()))
+    if grid is not None:
+        shown = shown.as_strided(grid.sizes, grid.steps)
+    if not shown.is_contiguous() and (grid is not None or not _is_dense(shown)):
+        shown = _copied(tensor, shown, shown.contiguous)
+    if shown.is_conj() or shown.is_neg():
+        shown = _copied(tensor, shown, lambda: shown.resolve_conj().resolve_neg())
+    return shown, tuple(shown.stride()) if grid is None else grid.strides
 
 
-def _refuse_odd(tensor: Any) -> None:
+def _copied(tensor: Any, shown: Any, copy: Callable[[], Any]) -> Any:
+    return copied(tensor, shown.numel() * shown.element_size(), copy) if str(tensor.device) == "cpu" else copy()
+
+
+def _refuse_odd(tensor: Any, device: str) -> None:
     if tensor.is_quantized or tensor.is_nested or tensor.is_meta or str(tensor.layout) != "torch.strided":
         why = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "meta" if tensor.is_meta else "sparse"
         raise EncodeFault(tensor, f"is a {why} tensor, which cannot cross", "convert it to a dense tensor first")
-    if str(tensor.device) == "cpu" and not _has_its_memory(tensor):
+    if device == "cpu" and not _has_its_memory(tensor):
         why = "is a tensor whose elements lie in no memory of its own (resized away, or made by a transform)"
         raise EncodeFault(tensor, why, "clone it where it still has them")
 
 
 def _has_its_memory(tensor: Any) -> bool:
     """Tell whether the memory that a tensor's shape and strides span is there: reading what is not would end the process."""
-    if not tensor.numel():
+    count = tensor.numel()
+    if not count:
         return True
     try:
         storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
-        spanned = tensor.storage_offset() + sum((size - 1) * step for size, step in _axes(tensor.shape, tensor.stride())) + 1
+        reach = count if tensor.is_contiguous() else windows.reach(tensor.shape, tensor.stride())[1] + 1
+        spanned = tensor.storage_offset() + reach
         return bool(tensor.data_ptr()) and int(storage.nbytes()) >= spanned * tensor.element_size()
     except (RuntimeError, NotImplementedError):   # torch refuses to name memory where there is none
         return False
-
-
-def _without_spread(tensor: Any) -> tuple[Any, tuple[bool, ...]]:
-    """Return the tensor with every expanded axis cut to one element, and which axes those are."""
-    spread = tuple(size > 1 and step == 0 for size, step in _axes(tensor.shape, tensor.stride()))
-    for axis, yes in enumerate(spread):
-        tensor = tensor.narrow(axis, 0, 1) if yes else tensor
-    return tensor, spread
-
-
-def _spread_stride(stride: tuple[int, ...], spread: tuple[bool, ...]) -> tuple[int, ...]:
-    return tuple(0 if yes else step for step, yes in _axes(stride, spread))
 
 
 def _is_dense(tensor: Any) -> bool:
@@ -106,8 +104,8 @@ def _is_dense(tensor: Any) -> bool:
 
 def _bytes_of(tensor: Any) -> Any:
     size = tensor.numel() * tensor.element_size()
-    if not size:
-        return b""
+    if blocks.rides_in_frame(size):   # nothing that points at it is made, which would cost more than the copy
+        return bytearray(ctypes.string_at(tensor.data_ptr(), size)) if size else b""
     memory = (ctypes.c_ubyte * size).from_address(tensor.data_ptr())
     memory.owner = tensor   # the memory lives as long as whoever looks at it
     return pickle.PickleBuffer(memory)
@@ -183,11 +181,6 @@ def _needed(torch: Any, what: str) -> Any:
     return torch
 
 
-def _extent(shape: Any, stride: Any) -> int:
-    """Return how many elements of memory a dense view with expanded axes covers."""
-    return math.prod(size for size, step in _axes(shape, stride) if step != 0 or size == 0)
-
-
 def _flagged(torch: Any, tensor: Any, grad: Any, parameter: Any) -> Any:
     if parameter:
         return torch.nn.Parameter(tensor, requires_grad=grad)
@@ -199,9 +192,8 @@ def _itemsize(torch: Any, dtype: Any) -> int:
 
 
 def _check_fit(dtype: Any, itemsize: int, shape: Any, stride: Any, size: int) -> None:
-    reach = sum((size - 1) * step for size, step in _axes(shape, stride)) + 1 if 0 not in shape else 0
-    extent = _extent(shape, stride)
-    if min((*shape, *stride), default=0) < 0 or size != extent * itemsize or reach > extent:
+    extent = windows.reach(shape, stride)[1] + 1 if 0 not in shape else 0
+    if min((*shape, *stride), default=0) < 0 or len(shape) != len(stride) or size != extent * itemsize:
         raise DecodeFault(f"a tensor of type {dtype}, shape {shape} and stride {stride} does not fit the bytes that came with it")
 
 
@@ -210,8 +202,8 @@ def _over(torch: Any, dtype: Any, shape: Any, stride: Any, data: Any) -> Any:
     if 0 in shape:
         return torch.empty_strided(shape, stride, dtype=dtype)
     memory = memoryview(data)
-    flat = torch.frombuffer(bytearray(memory) if memory.readonly else memory, dtype=torch.uint8)
-    return flat.view(dtype).as_strided(shape, stride)
+    flat = torch.frombuffer(bytearray(memory) if memory.readonly else memory, dtype=dtype)
+    return flat if stride == (1,) else flat.as_strided(shape, stride)
 
 
 def _moved(torch: Any, tensor: Any, device: Any, devices: Optional[Devices]) -> Any:
