@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ from comfy_env.settings import Settings
 from comfy_env.values import EnvPlan
 
 log = logging.getLogger(__name__)
+_FORMS = (".py", ".pyc", ".so", ".pyd")
 
 
 def folder_of(plan: EnvPlan, settings: Settings) -> Path | None:
@@ -51,6 +53,19 @@ def add(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
 
 def not_shadowed(names: Iterable[str], roots: Iterable[Path]) -> tuple[str, ...]:
     """Return the modules that no folder of a pack has under the same name: a worker would import that one instead."""
-    tops = {name.partition(".")[0] for name in names}
-    own = {top for top in tops for root in roots if (root / top).is_dir() or (root / f"{top}.py").is_file()}
+    names = tuple(names)
+    own = shadowed((name.partition(".")[0] for name in names), roots)
     return tuple(name for name in names if name.partition(".")[0] not in own)
+
+
+def shadowed(tops: Iterable[str], roots: Iterable[Path]) -> tuple[str, ...]:
+    """Return those of these top-level modules of which some folder has one under the same name, in whatever form, sorted."""
+    wanted, own = set(tops), set[str]()
+    for root in roots:
+        with contextlib.suppress(OSError):   # there is nothing to import from
+            own.update(top for entry in os.scandir(root) if (top := entry.name.partition(".")[0]) in wanted and _is_module(entry))
+    return tuple(sorted(own))
+
+
+def _is_module(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(_FORMS) if "." in entry.name else entry.is_dir()

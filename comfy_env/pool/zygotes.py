@@ -19,6 +19,7 @@ from comfy_env.envs import preloads
 from comfy_env.lifecycle import events
 from comfy_env.pool.seat import Seat, has_process
 from comfy_env.process import zygote as zygotes
+from comfy_env.process.patience import Patience
 from comfy_env.process.rundir import WorkerRun
 from comfy_env.process.zygote import ForkFailed, Zygote
 from comfy_env.values import Launch, Process
@@ -55,6 +56,7 @@ class Keeper:
         self._quiet: float | None = None
         self._closed = False
         self._seen: set[str] = set()
+        self._hidden: tuple[str, ...] = ()
 
     @property
     def pid(self) -> int | None:
@@ -77,7 +79,8 @@ class Keeper:
     def fork(self, launch: Launch) -> Process | None:
         """Return the launch's worker, forked; None where it must be started plainly."""
         zygote = self._fit(launch)
-        if zygote is None or not zygote.warmed.wait(self._seat.env.limits.spawn * PATIENCE) or not zygote.serves:
+        patience = Patience(self._seat.env.limits.spawn * PATIENCE)
+        if zygote is None or not patience.wait(zygote.warmed.wait) or not self._may_fork(zygote, launch):
             return None
         try:
             process = zygote.fork(launch)
@@ -87,6 +90,16 @@ class Keeper:
         self._unproved = launch.generation
         self._seat.log.debug("[%s #%s] forked by zygote %d", self._seat.key, launch.generation, zygote.pid)
         return process
+
+    def _may_fork(self, zygote: Zygote, launch: Launch) -> bool:
+        """Tell whether a zygote that came to serve has nothing that this launch's worker would have otherwise."""
+        if not zygote.serves or not zygote.is_for(launch, self.modules()):
+            return False
+        hidden = preloads.shadowed(zygote.loaded, map(Path, launch.import_roots))
+        if hidden and hidden != self._hidden:
+            self._seat.remark(f"its zygote is not used: the pack has modules of its own that it would hide: {', '.join(hidden[:6])}")
+        self._hidden = hidden
+        return not hidden
 
     def proved(self, generation: int) -> None:
         """Hear that a worker came to serve."""
@@ -99,7 +112,7 @@ class Keeper:
             return None
         with self._lock:
             old = self._zygote
-            if old is not None and (not old.lives() or old.warmed.is_set() and not (old.serves and old.is_for(launch))):
+            if old is not None and (not old.lives() or old.warmed.is_set() and not (old.serves and old.is_for(launch, self.modules()))):
                 self._zygote, self._old = None, [*self._old, old]
             else:
                 old = None

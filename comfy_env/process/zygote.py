@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from comfy_env.errors import SpawnFailed
+from comfy_env.process import inheritance, lifeline, procs, tree
 from comfy_env.process import launch as launching
-from comfy_env.process import lifeline, procs, tree
 from comfy_env.process.forked import ForkedProcess
 from comfy_env.process.handle import LocalProcess
 from comfy_env.process.output import Output
+from comfy_env.process.patience import Patience
 from comfy_env.process.rundir import WorkerRun
 from comfy_env.process.waits import readable
 from comfy_env.process.zygote_channel import Channel
@@ -41,7 +42,10 @@ def possible() -> bool:
         return False
     try:
         os.close(os.pidfd_open(os.getpid()))
-    except OSError as error:
+        inheritance.rights()
+        inheritance.told()
+        inheritance.give(os.getpid())
+    except (OSError, KeyError, ValueError) as error:
         log.info("no zygotes here: %s", error)
         return False
     return True
@@ -52,10 +56,16 @@ class ForkFailed(SpawnFailed):
 
 
 class Zygote:
-    """Use `start`, then `warm` on a thread of its own. ``refusal`` says why it does not serve, '' while nothing speaks against it."""
+    """Use `start`, then `warm` on a thread of its own. ``refusal`` says why it does not serve, '' while nothing speaks against it.
 
-    def __init__(self, launch: Launch, run: WorkerRun, channel: Channel) -> None:
+    ``modules`` are those it was told to import, ``loaded`` the top-level ones that came with them.
+    """
+
+    def __init__(self, launch: Launch, run: WorkerRun, channel: Channel, modules: Sequence[str] = ()) -> None:
         self.make = make_of(launch)
+        self.modules = frozenset(modules)
+        self.loaded: tuple[str, ...] = ()
+        self._rights = inheritance.rights()
         self.nonce = run.nonce
         self.warmed = threading.Event()
         self.refusal = ""
@@ -81,7 +91,7 @@ class Zygote:
             channel = lifeline.opened(Channel)
             undo.callback(channel.close)
             lifeline_fd = channel.lifeline_read
-            zygote = cls(launch, run, channel)
+            zygote = cls(launch, run, channel, modules)
             undo.pop_all()
         order = {"nonce": run.nonce, "lifeline_fd": lifeline_fd, "record_lock": str(run.record_path)}
         with contextlib.suppress(OSError):   # it ended at once: `warm` says how
@@ -103,9 +113,10 @@ class Zygote:
         finally:
             self.warmed.set()
 
-    def is_for(self, launch: Launch) -> bool:
-        """Tell whether a worker of this launch would find in it what it would import itself now."""
-        return self.make == make_of(launch) and all(_changed(place) == when for place, when in self._places.items())
+    def is_for(self, launch: Launch, modules: Sequence[str]) -> bool:
+        """Tell whether a worker of this launch, which may have these modules from a zygote, would import itself now what it finds in it."""
+        same = self.make == make_of(launch) and self.modules.issubset(modules) and self._rights == _rights_now()
+        return same and all(_changed(place) == when for place, when in self._places.items())
 
     def fork(self, launch: Launch) -> LocalProcess:
         """Fork the launch's worker; raises ForkFailed where it cannot, SpawnFailed where no worker could be started at all."""
@@ -157,7 +168,7 @@ class Zygote:
             if gone.status is None:
                 log.error("zygote %d: %s", self.pid, gone.note)
                 return
-            self.warmed.wait(seconds)   # whoever waits for it looks at its descriptors
+            Patience(seconds).wait(self.warmed.wait)   # whoever waits for it looks at its descriptors
             self._ended = True
             self.process.close()
             self._output.close()
@@ -170,7 +181,7 @@ class Zygote:
         numbers = launch.endpoint.child_fds
         request = {
             "do": "fork", "nonce": launch.nonce, "numbers": list(numbers), "boot_fd": launch.endpoint.boot_fd, "cwd": str(launch.cwd),
-            "variables": launching.variables_of(launch, program),
+            "variables": launching.variables_of(launch, program), "inherited": self._like_its_host(),
         }
         answer = self._asked(request, (*descriptors, *numbers))
         pid = answer.get("pid")
@@ -178,6 +189,14 @@ class Zygote:
             raise ForkFailed(str(answer.get("refused") or answer.get("failed") or f"it answered {answer!r}"))
         self._children.add(pid)
         return pid
+
+    def _like_its_host(self) -> dict:
+        """Make it like this host is now, as far as that can be given; return the rest, which its child takes on."""
+        try:
+            inheritance.give(self.pid)
+            return inheritance.told()
+        except (OSError, ValueError) as error:
+            raise ForkFailed(f"it cannot be given what this host has now: {error}") from error
 
     def _asked(self, request: dict, descriptors: Sequence[int] = (), seconds: float | None = None) -> dict:
         if self._lost:
@@ -207,9 +226,9 @@ class Zygote:
         try:
             word = self._channel.heard()
         except (OSError, ValueError):
-            readable([self.process.watch()], ANSWER)
+            Patience(ANSWER).wait(lambda seconds: readable([self.process.watch()], seconds))
             return self._last_words(self.process.exit_status())
-        self._places = word.get("places", {})
+        self._places, self.loaded = word.get("places", {}), tuple(word.get("loaded", ()))
         return str(word.get("refused", "")) or ("" if word.get("ready") else f"it said {word!r}")
 
     def _last_words(self, status: ExitStatus | None) -> str:
@@ -247,6 +266,12 @@ def _launch(launch: Launch, run: WorkerRun, channel: Channel) -> Launch:
     variables = {**launch.variables, "COMFY_ENV_GENERATION": "0"}
     return replace(launch, generation=0, argv=argv, cwd=run.folder, variables=variables, import_roots=(), run_folder=run.folder,
                    nonce=run.nonce, endpoint=channel, auth_key=b"", forker=None)
+
+
+def _rights_now() -> tuple[str, ...] | None:
+    with contextlib.suppress(OSError):   # too many files are open: then nothing is sure
+        return inheritance.rights()
+    return None
 
 
 def _changed(place: str) -> int:

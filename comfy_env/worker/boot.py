@@ -29,11 +29,12 @@ def read_document(option: str, source: str) -> dict[str, Any]:
 def run(document: dict[str, Any]) -> int:
     """Serve until the host says goodbye or is gone; returns the exit code."""
     _protect(document)
+    guest = importlib.import_module(".guest", __package__)   # before a pack's modules could be taken for those it imports
     sys.path[:0] = document.get("import_roots", [])
     logging.basicConfig(level=document.get("log_level", logging.INFO), format="%(levelname)s %(name)s: %(message)s")
     main, side = _lanes(document)
     os.register_at_fork(after_in_child=lambda: _forget(main, side))
-    return importlib.import_module(".guest", __package__).serve(document, main, side, spin=True)
+    return guest.serve(document, main, side, spin=True)
 
 
 def _protect(document: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from . import threads
 
 NONCE = b"COMFY_ENV_NONCE="
+_KEPT = {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}   # Python itself ignores the last two when it starts
 _STAT_ENV_START = 49   # fields of /proc/PID/stat, counted from 0
 
 
@@ -79,6 +80,18 @@ def freshen(setters: threads.Setters, variables: Mapping[str, str]) -> None:
     gc.enable()
     setters.restore(variables)
     reseed(sys.modules)
+
+
+def take_on(told: Mapping[str, Any]) -> None:
+    """Have what a process that the host starts now would have from it; a handler that a library has set stays."""
+    os.umask(told["umask"])
+    for number in signal.valid_signals() - _KEPT:
+        now, ignored = signal.getsignal(number), number in told["ignored"]
+        if ignored and now in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, signal.SIG_IGN)
+        elif not ignored and now is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, told["blocked"])
 
 
 def reseed(modules: Mapping[str, Any]) -> None:

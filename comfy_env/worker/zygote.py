@@ -49,6 +49,7 @@ class Zygote:
         self._tasks = 1
         self._known: dict[int, str] = {}
         self._setters: Any = None
+        self._plain: frozenset[str] = frozenset()   # modules that every worker has
 
     def run(self) -> int:
         self._protect()
@@ -60,7 +61,7 @@ class Zygote:
             return 0
         gc.freeze()
         _silence()
-        errands.send(self._channel, {"ready": True, "places": _places()})
+        errands.send(self._channel, {"ready": True, "places": _places(), "loaded": self._loaded()})
         return self._serve()
 
     def _protect(self) -> None:
@@ -77,6 +78,7 @@ class Zygote:
         self._put({**self._variables, **threads.ONE})
         gc.disable()   # nothing becomes garbage while modules are imported
         importlib.import_module(".guest", __package__)
+        self._plain = frozenset(sys.modules)
         for name in heavy.MODULES:
             if name in self._order["modules"]:
                 trouble = _imported(name)
@@ -84,6 +86,10 @@ class Zygote:
                     return trouble
         self._setters = threads.Setters()
         return ""
+
+    def _loaded(self) -> list[str]:
+        """Return the top-level modules that a worker forked from here cannot have otherwise any more."""
+        return sorted({name.partition(".")[0] for name in sys.modules.keys() - self._plain})
 
     def _prepare_trial(self) -> None:
         own = os.urandom(len(self._order["nonce"]) // 2).hex()
@@ -158,6 +164,7 @@ class Zygote:
         os.chdir(request["cwd"])
         self._put(request["variables"])
         forked.freshen(self._setters, request["variables"])
+        forked.take_on(request["inherited"])
         sys.argv[1:] = ["--boot", str(request["boot_fd"])]
         return boot.run(boot.read_document(*sys.argv[1:]))
 

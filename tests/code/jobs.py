@@ -249,6 +249,11 @@ def noise_then_die(lines):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def start_escapee():
+    """Start a child in a session of its own and return its number."""
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid
+
+
 def escape_with_a_grandchild(path):
     """Start a child in a session of its own, then compute for ever."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)

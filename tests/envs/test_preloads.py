@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from comfy_env.envs import preloads, stamps, swap
 from comfy_env.settings import Settings
 from comfy_env.values import EnvPlan
@@ -53,3 +55,12 @@ def test_a_module_that_a_pack_has_itself_is_left_out(tmp_path):
     (tmp_path / "PIL").mkdir()
     (tmp_path / "einops.py").touch()
     assert preloads.not_shadowed(("PIL", "PIL.Image", "einops", "torch"), [tmp_path]) == ("torch",)
+
+
+@pytest.mark.parametrize(("name", "counts"), [
+    ("einops.py", True), ("einops.pyc", True), ("einops.cpython-311-x86_64-linux-gnu.so", True), ("einops.abi3.so", True),
+    ("einops.pyd", True), ("einops.txt", False), ("einops", False), ("einops-1.0.dist-info", False), ("my_einops.py", False),
+])
+def test_a_module_counts_in_every_form_that_python_imports(tmp_path, name, counts):
+    (tmp_path / name).touch()
+    assert preloads.shadowed(["einops", "torch"], [tmp_path / "gone", tmp_path]) == (("einops",) if counts else ())

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import re
+import resource
 import signal
 import sys
 import threading
@@ -22,12 +23,13 @@ from comfy_env.envs import preloads
 from comfy_env.errors import CallFailed, PlanError, SpawnFailed, WorkerCrashed
 from comfy_env.hooks import Registry, hookimpl
 from comfy_env.pool import zygotes
-from comfy_env.process import procs
+from comfy_env.process import inheritance, procs
 from comfy_env.process import zygote as zygote_process
 from comfy_env.settings import Settings
 from comfy_env.testing.clock import MovableClock
 from tests.contract.worlds import CODE
 from tests.made_envs import lay_out, make_venv
+from tests.nights import night_in
 from tests.process.kit import carriers, running
 
 pytestmark = pytest.mark.skipif(not zygote_process.possible(), reason="this system lets no host have workers forked")
@@ -52,6 +54,15 @@ def use(name):
     import importlib
     importlib.import_module(name)
     return name in sys.modules
+def inherited():
+    import resource
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return {"umask": status["Umask"].strip(), "ignored": status["SigIgn"].strip(), "blocked": status["SigBlk"].strip(),
+            "nice": os.getpriority(os.PRIO_PROCESS, 0), "processors": sorted(os.sched_getaffinity(0)),
+            "limits": [resource.getrlimit(n) for n in range(16)], "score": open("/proc/self/oom_score_adj").read()}
+def whose(name):
+    import importlib
+    return getattr(importlib.import_module(name), "whose", "nobody's")
 def marks():
     with open('/proc/self/environ') as shown:
         return {"shown": shown.read().split('\\0'), "own": dict(os.environ)}
@@ -164,6 +175,15 @@ def test_with_a_list_the_first_worker_and_every_later_one_is_forked(home):
     assert [line for line in pool.story(plan) if f"a zygote serves (pid {keeper(pool, plan).pid})" in line]
 
 
+def test_a_zygote_is_waited_for_although_the_host_slept(home, monkeypatch):
+    pool, plan = home.pool(), home.plan()
+    assert is_forked(pool, plan)
+    pool.kill(plan)
+    warmed = keeper(pool, plan)._zygote.warmed
+    warmed.wait = night_in(monkeypatch, "pool.zygotes").in_first(warmed.wait)
+    assert is_forked(pool, plan)
+
+
 def test_without_a_list_the_first_worker_is_started_plainly_and_what_it_imports_is_kept_beside_the_stamp(own):
     own.module("einops", "")
     pool, plan = own.pool(), own.plan(imports=())
@@ -221,6 +241,63 @@ def test_a_module_that_the_pack_has_under_the_same_name_is_not_imported_in_advan
     assert pool.call(plan, "zygote_pack:use", "PIL") and keeper(pool, plan).pid is None
 
 
+def test_a_module_that_the_pack_has_by_now_is_the_packs_and_not_the_zygotes(own):
+    for name in ("einops", "trimesh"):
+        own.module(name, "whose = 'installed'")
+    pool, plan = own.pool(), own.plan(imports=("einops", "trimesh"))
+    assert is_forked(pool, plan) and pool.call(plan, "zygote_pack:whose", "einops") == "installed"
+    old = keeper(pool, plan).pid
+    (own.root / "einops.py").write_text("whose = 'mine'")
+    pool.kill(plan)
+    assert pool.call(plan, "zygote_pack:whose", "einops") == "mine"
+    assert is_forked(pool, plan) and keeper(pool, plan).pid != old and pool.call(plan, "zygote_pack:whose", "trimesh") == "installed"
+
+
+def test_what_the_modules_imported_with_them_hides_nothing_of_the_packs(own):
+    own.module("einops", "import companion, colorsys")
+    own.module("companion", "whose = 'installed'")
+    pool, plan = own.pool(), own.plan(imports=("einops",))
+    assert is_forked(pool, plan)
+    for name in ("companion", "colorsys"):
+        (own.root / f"{name}.py").write_text("whose = 'mine'")
+        pool.kill(plan)
+        assert pool.call(plan, "zygote_pack:whose", name) == "mine" and parent(pool.record(plan).pid) == os.getpid()
+        assert [line for line in pool.story(plan) if "its zygote is not used" in line and name in line]
+    for name in ("companion", "colorsys"):
+        (own.root / f"{name}.py").unlink()
+    pool.kill(plan)
+    assert is_forked(pool, plan)
+
+
+@pytest.mark.parametrize("zygote", [0, 1])
+def test_modules_of_a_pack_that_are_called_like_the_workers_own_imports_are_not_taken_for_them(own, zygote):
+    own.module("einops", "")
+    pool, plan = own.pool(), own.plan(imports=("einops",), limits={"zygote": zygote})
+    for name in ("secrets", "hmac", "inspect"):
+        (own.root / f"{name}.py").write_text("whose = 'mine'")
+    assert is_forked(pool, plan) if zygote else parent(pool.call(plan, "jobs:pid")) == os.getpid()
+
+
+def test_a_zygote_that_came_to_serve_for_another_launch_is_not_forked_from(own, monkeypatch, eventually):
+    class Varies:
+        value = "first"
+
+        @hookimpl
+        def comfy_env_launch(self, launch):
+            return replace(launch, variables={**launch.variables, "VARIES": Varies.value})
+
+    monkeypatch.setattr(zygotes, "PATIENCE", 0.001)
+    own.module("einops", "import time; time.sleep(1)")
+    pool, plan = own.pool(wrappers=(Varies(),)), own.plan(imports=("einops",))
+    assert parent(pool.call(plan, "jobs:pid")) == os.getpid()
+    pool.kill(plan)
+    monkeypatch.setattr(zygotes, "PATIENCE", 0.5)
+    Varies.value = "second"
+    assert pool.call(plan, "zygote_pack:marks")["own"]["VARIES"] == "second" and parent(pool.record(plan).pid) == os.getpid()
+    pool.kill(plan)
+    assert is_forked(pool, plan)
+
+
 # ---- it is a worker like any other
 
 def test_a_forked_worker_carries_its_own_marks_and_none_of_its_zygotes(home):
@@ -242,6 +319,74 @@ def test_its_variables_signals_and_descriptors_are_those_of_a_worker_that_was_st
     assert pool.call(forked, "zygote_pack:signals") == pool.call(plain, "zygote_pack:signals") == [True, True]
     opened = [pool.call(plan, "zygote_pack:descriptors").values() for plan in (forked, plain)]
     assert len({tuple(sorted(re.sub(r"[0-9].*", "", what) for what in each)) for each in opened}) == 1, opened
+
+
+class Inheritable:
+    """What a process gets from this one, in two states: as it was, and with everything of it changed."""
+
+    def __init__(self) -> None:
+        self.core, nice = resource.getrlimit(resource.RLIMIT_CORE), os.getpriority(os.PRIO_PROCESS, 0)
+        processors, score = os.sched_getaffinity(0), Path("/proc/self/oom_score_adj").read_text()
+        if os.geteuid() or len(processors) < 2:
+            pytest.skip("only root can take back what it gave up")
+        mask, hangup, less = os.umask(0o022), signal.getsignal(signal.SIGHUP), 4096 if self.core[0] != 4096 else 8192
+        os.umask(mask)
+        self.states = ((mask, self.core[0], processors, nice, hangup, signal.SIG_UNBLOCK, score),
+                       (mask ^ 0o005, less, {min(processors)}, nice + 3, signal.SIG_IGN, signal.SIG_BLOCK, "77"))
+
+    def put(self, number: int) -> None:
+        mask, size, processors, nice, hangup, block, score = self.states[number]
+        os.umask(mask)
+        resource.setrlimit(resource.RLIMIT_CORE, (size, self.core[1]))
+        os.sched_setaffinity(0, processors)
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+        signal.signal(signal.SIGHUP, hangup)
+        signal.pthread_sigmask(block, {signal.SIGUSR2})
+        Path("/proc/self/oom_score_adj").write_text(score)
+
+
+@pytest.fixture
+def inheritable() -> Iterator[Inheritable]:
+    made = Inheritable()
+    yield made
+    made.put(0)
+
+
+def test_a_forked_worker_has_from_its_host_what_a_worker_that_was_started_plainly_has_now(home, inheritable):
+    pool, forked, plain = home.pool(), home.plan("forked"), home.plan("plain", limits={"zygote": 0})
+    seen = {}
+    for number in (0, 1, 0):
+        inheritable.put(number)
+        pool.kill(forked)
+        pool.kill(plain)
+        one, other = (pool.call(plan, "zygote_pack:inherited") for plan in (forked, plain))
+        assert is_forked(pool, forked) and one == other
+        assert seen.setdefault(number, one) == one
+    assert not [name for name in seen[0] if seen[0][name] == seen[1][name]]
+
+
+def test_a_zygote_that_cannot_be_made_like_its_host_costs_that_birth_nothing_and_is_made_anew(home, monkeypatch):
+    def refused(pid):
+        raise PermissionError(1, "Operation not permitted")
+
+    pool, plan = home.pool(), home.plan()
+    assert is_forked(pool, plan)
+    old = keeper(pool, plan).pid
+    pool.kill(plan)
+    monkeypatch.setattr(inheritance, "give", refused)
+    assert parent(pool.call(plan, "jobs:pid")) == os.getpid()
+    monkeypatch.undo()
+    pool.kill(plan)
+    assert is_forked(pool, plan) and keeper(pool, plan).pid != old
+
+
+def test_a_host_that_has_other_rights_by_now_forks_from_a_zygote_that_has_them_too(home, monkeypatch):
+    pool, plan = home.pool(), home.plan()
+    assert is_forked(pool, plan)
+    old = keeper(pool, plan).pid
+    monkeypatch.setattr(inheritance, "rights", lambda: ("another group",))
+    pool.kill(plan)
+    assert is_forked(pool, plan) and keeper(pool, plan).pid != old
 
 
 @pytest.mark.parametrize(("how", "status"), [

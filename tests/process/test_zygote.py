@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from comfy_env.process.zygote import ForkFailed, Zygote
 from comfy_env.transport.boot import boot_document
 from comfy_env.transport.endpoint import SocketEndpoint
 from comfy_env.values import EnvPlan, ExitStatus, Launch
+from tests.nights import night_in
 from tests.process.kit import carriers, running
 from tests.process.nth import Nth, begun_and_killed
 
@@ -153,6 +155,14 @@ def test_a_retired_zygote_goes_with_the_last_worker_that_it_collects(nursery):
     assert tree.end(one, nonce=one.nonce).status == ExitStatus(signal=9) and running(nursery.zygote.pid)
     assert tree.end(other, nonce=other.nonce).status == ExitStatus(signal=9) and procs.row(nursery.zygote.pid) is None
     assert nursery.zygote.ended
+
+
+def test_a_zygote_is_not_closed_under_those_who_wait_for_it_although_the_host_slept(nursery, monkeypatch):
+    warmed = nursery.zygote.warmed = threading.Event()
+    warmed.wait = night_in(monkeypatch, "process.zygote").in_first(warmed.wait)
+    threading.Timer(0.1, warmed.set).start()
+    nursery.zygote.end(20.0)
+    assert warmed.is_set() and nursery.zygote.ended
 
 
 def test_a_fork_that_the_host_gives_up_starts_nothing(nursery, monkeypatch):
