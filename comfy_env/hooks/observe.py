@@ -12,7 +12,11 @@ from comfy_env.values import EnvState
 
 
 class Observe:
-    """Any of these may be implemented by any plugin of group `comfy_env.observers`."""
+    """Any of these may be implemented by any plugin of group `comfy_env.observers`.
+
+    Of one environment they come one after another, in the order in which it happened; Ctrl-C may cost the one that is being
+    told. A call's end is told before its caller has the answer, unless an observer takes longer than half a second.
+    """
 
     @hookspec
     def comfy_env_worker_born(self, record: Any) -> None:

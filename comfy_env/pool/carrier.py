@@ -13,11 +13,10 @@ from comfy_env import errors
 from comfy_env.lifecycle import effects, events
 from comfy_env.lifecycle.effects import Effect
 from comfy_env.lifecycle.machine import next_due
-from comfy_env.lifecycle.record import SERVING, Env
-from comfy_env.pool import births, endings
+from comfy_env.lifecycle.record import SERVING
+from comfy_env.pool import births, endings, observing
 from comfy_env.pool.house import House
-from comfy_env.pool.observing import announce
-from comfy_env.pool.seat import Seat, Worker
+from comfy_env.pool.seat import Seat, Turn, Worker
 from comfy_env.transport import commands
 from comfy_env.values import Released
 
@@ -49,18 +48,18 @@ class Carrier:
             effects.Note: self._note,
         }
 
-    def __call__(self, seat: Seat, before: Env, after: Env, event: events.Event, wanted: tuple[Effect, ...]) -> None:
-        for effect in wanted:
+    def __call__(self, seat: Seat, turn: Turn) -> None:
+        for effect in turn.effects:
             self._ways[type(effect)](seat, effect)
+        before, after = turn.before, turn.after
         was, state = before.row.state, after.row.state
-        if was is not state or isinstance(event, events.InterruptWanted) or before.row.activity.asking:
+        if was is not state or isinstance(turn.event, events.InterruptWanted) or before.row.activity.asking:
             due = next_due(after)
             if due is not None:
                 self._house.watcher.wake_by(due)
         if was is not state and not (was in SERVING and state in SERVING):
             self._changed(seat)
-        if self._house.observers:
-            announce(self._house, seat, before, after, event, wanted)
+        observing.tell(self._house, seat)
 
     def _spawn(self, seat: Seat, effect: effects.Spawn) -> None:
         seat.performer(effect.generation).submit(lambda: births.spawn(self._house, seat, effect.generation))
@@ -77,14 +76,15 @@ class Carrier:
             ticket.offer(effect.generation)
 
     def _settle(self, seat: Seat, effect: effects.Settle) -> None:
-        ticket = seat.tickets.pop(effect.ticket, None)
+        ticket = seat.tickets.get(effect.ticket)
         if ticket is None:
-            log.error("ticket %s of env %s was settled twice", effect.ticket, seat.key)
+            log.debug("ticket %s of env %s was settled before", effect.ticket, seat.key)
             return
         ticket.settle(effect.generation, effect.outcome)
         worker = seat.workers.get(effect.generation)
         if ticket.reading and worker is not None and worker.session is not None:
             worker.session.close()  # its asker still waits on the lane; the settlement is the answer
+        seat.tickets.pop(effect.ticket, None)
 
     def _ping(self, seat: Seat, effect: effects.Ping) -> None:
         seat.performer(effect.generation).submit(lambda: ping(seat, effect.generation))

@@ -9,6 +9,7 @@ from typing import Any
 
 from comfy_env import errors
 from comfy_env.lifecycle import events
+from comfy_env.lifecycle.calls import WITHDRAWN
 from comfy_env.lifecycle.deaths import Kind, Outcome, Reason
 from comfy_env.lifecycle.record import Env
 from comfy_env.pool.endings import news_of
@@ -28,6 +29,8 @@ _serving = threading.local()
 
 def ask(seat: Seat, ticket: Ticket, message: dict[str, Any], patience: Patience | None) -> Any:
     """Ask for the lane and wait for it, run the call on it, return its value or raise its failure."""
+    if ticket.left:  # before anything was asked for: no worker is born for it
+        raise failure(seat, 0, WITHDRAWN)
     generation = _want(seat, ticket)
     if ticket.left:
         seat.post(events.CallWithdrawn(ticket.number))
@@ -70,10 +73,10 @@ def _serve(seat: Seat, worker: Worker, ticket: Ticket, message: dict[str, Any]) 
 
 def refuse_reentry(seat: Seat) -> None:
     """Refuse a call from inside a callback of the same environment before anything is asked for it."""
-    if any(other is seat and not ticket.settled for other, ticket in _served()):
-        raise errors.CallFailed(
-            "a call to an environment from inside its own callback would wait for itself", env=seat.key, hint="call another environment"
-        )
+    for other, ticket in _served():
+        if other is seat and not ticket.settled:
+            wrong = "a call to an environment from inside its own callback would wait for itself"
+            raise errors.CallFailed(wrong, env=seat.key, hint="call another environment")
 
 
 def abandon(seat: Seat, ticket: Ticket) -> None:

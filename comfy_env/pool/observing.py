@@ -12,20 +12,51 @@ from comfy_env.pool.views import picture
 
 if TYPE_CHECKING:
     from comfy_env.pool.house import House
-    from comfy_env.pool.seat import Seat
+    from comfy_env.pool.seat import Seat, Turn
 
 News = tuple[str, dict[str, Any]]
+PATIENCE = 0.5
+"""Seconds a caller waits at the most for an observer that another thread is telling something."""
 
 
-def announce(house: House, seat: Seat, before: Env, after: Env, event: events.Event, wanted: tuple[effects.Effect, ...]) -> None:
-    """Tell every observer; an observer's exception never reaches the pool."""
-    hears = house.observers.hears
-    if _is_only_a_call(before, after, event, wanted) and not (hears("call_started") or hears("call_ended")):
+def tell(house: House, seat: Seat) -> None:
+    """Tell every observer what happened, in the order in which it did: one thread tells, the others leave it their news."""
+    if not house.observers:
+        seat.news.clear()
         return
-    begun = _begun(before, after)
+    while seat.news and seat.telling.acquire(blocking=False):
+        try:
+            while turn := _next(seat):
+                _announce(house, seat, turn)
+        finally:
+            seat.telling.release()
+
+
+def _next(seat: Seat) -> Turn | None:
+    with seat.lock:   # between two steps: what is not taken by now never will be
+        while seat.news:
+            turn = seat.news.popleft()
+            if turn.taken:
+                return turn
+    return None
+
+
+def catch_up(house: House, seat: Seat) -> None:
+    """Wait until what happened so far is told, so that an observer knows of a call's end when its caller does; `PATIENCE` at the most."""
+    if house.observers:
+        if seat.telling.acquire(timeout=PATIENCE):
+            seat.telling.release()
+        tell(house, seat)
+
+
+def _announce(house: House, seat: Seat, turn: Turn) -> None:
+    hears = house.observers.hears
+    if _is_only_a_call(turn) and not (hears("call_started") or hears("call_ended")):
+        return
+    begun = _begun(turn)
     if begun is not None and hears("call_ended"):
-        seat.begun[begun] = seat.clock()
-    news = [one for one in (*_from_event(after, before, event), *_from_effects(seat, before, wanted)) if hears(one[0])]
+        seat.begun[begun] = turn.at
+    news = [one for one in (*_from_event(turn), *_from_effects(seat, turn)) if hears(one[0])]
     if news:
         record = picture(seat, seat.clock())
         for name, facts in news:
@@ -36,20 +67,21 @@ _CALLS = frozenset({events.CallWanted, events.Accepted, events.CallAlive, events
 _WITHIN = frozenset({effects.Dispatch, effects.Settle})
 
 
-def _is_only_a_call(before: Env, after: Env, event: events.Event, wanted: tuple[effects.Effect, ...]) -> bool:
+def _is_only_a_call(turn: Turn) -> bool:
     """Tell whether a step is one of almost all: nothing happened but that a call came, began or ended."""
-    if type(event) not in _CALLS or before.ledger.parked_until is not after.ledger.parked_until:
+    if type(turn.event) not in _CALLS or turn.before.ledger.parked_until is not turn.after.ledger.parked_until:
         return False
-    for effect in wanted:
+    for effect in turn.effects:
         if type(effect) not in _WITHIN:
             return False
     return True
 
 
-def _from_event(env: Env, before: Env, event: events.Event) -> Iterator[News]:
+def _from_event(turn: Turn) -> Iterator[News]:
+    env, before, event = turn.after, turn.before, turn.event
     if env is before:
         return
-    begun = _begun(before, env)
+    begun = _begun(turn)
     if begun is not None:
         yield "call_started", {"call": {"ticket": begun}}
     if isinstance(event, events.Spawned):
@@ -66,10 +98,10 @@ def _from_event(env: Env, before: Env, event: events.Event) -> Iterator[News]:
         yield "worker_parked", {"until": env.ledger.parked_until}
 
 
-def _begun(before: Env, after: Env) -> int | None:
+def _begun(turn: Turn) -> int | None:
     """Return the ticket whose call began with this step."""
-    running = after.row.activity.running
-    return None if running == before.row.activity.running else running
+    running = turn.after.row.activity.running
+    return None if running == turn.before.row.activity.running else running
 
 
 def _judged(env: Env) -> Iterator[News]:
@@ -81,11 +113,10 @@ def _judged(env: Env) -> Iterator[News]:
         yield "worker_demoted", {"why": "its device or its GPU canary differs"}
 
 
-def _from_effects(seat: Seat, before: Env, wanted: tuple[effects.Effect, ...]) -> Iterator[News]:
-    for effect in wanted:
-        if isinstance(effect, effects.Settle) and effect.ticket == before.row.activity.running:
-            now = seat.clock()
-            seconds = now - seat.begun.pop(effect.ticket, now)
+def _from_effects(seat: Seat, turn: Turn) -> Iterator[News]:
+    for effect in turn.effects:
+        if isinstance(effect, effects.Settle) and effect.ticket == turn.before.row.activity.running:
+            seconds = turn.at - seat.begun.pop(effect.ticket, turn.at)
             yield "call_ended", {"call": {"ticket": effect.ticket, "kind": effect.outcome.kind.name.lower(), "seconds": seconds}}
         if isinstance(effect, effects.Kill):
             yield "worker_retired", {"reason": effect.reason.value}

@@ -23,6 +23,7 @@ from comfy_env.pool.commands import interrupt, release
 from comfy_env.pool.house import House
 from comfy_env.pool.journal import Journal
 from comfy_env.pool.lanes import abandon, ask, refuse_reentry
+from comfy_env.pool.observing import catch_up
 from comfy_env.pool.seat import Seat, has_process
 from comfy_env.pool.shutdown import Exit, shut_down
 from comfy_env.pool.tickets import DEFAULT_OPTIONS, Ticket
@@ -122,6 +123,7 @@ class WorkerPool:
         finally:
             if not ticket.settled:
                 abandon(seat, ticket)
+            catch_up(self._house, seat)
 
     def _leave(self, seat: Seat, ticket: Ticket) -> None:
         ticket.left = True  # before the news: a call that is not wanted yet is withdrawn as soon as it is
@@ -282,7 +284,7 @@ class WorkerPool:
             self._gone.set()
 
     def _relay(self, plan: EnvPlan) -> Any:
-        return self.registry.backend(plan.backend, plan)
+        return self.registry.backend(_plan(plan).backend, plan)
 
     def _check_owner(self) -> None:
         """Refuse a forked child, which has the descriptors and none of the threads; asked before any lock is taken."""
@@ -294,14 +296,11 @@ class WorkerPool:
     def _known(self, plan: EnvPlan | str) -> Seat | None:
         self._check_owner()
         with self._lock:
-            return self._seats.get(plan if isinstance(plan, str) else plan.key)
+            return self._seats.get(plan if isinstance(plan, str) else _plan(plan, "a plan or an environment's key").key)
 
     def _seat(self, plan: EnvPlan) -> Seat:
         self._check_owner()
-        if not isinstance(plan, EnvPlan):
-            wanted = "make one with EnvPlan(...), EnvPlan.existing(...) or EnvPlan.from_pack(...)"
-            raise errors.PlanError(f"a plan is wanted, not {type(plan).__name__} {plan!r}", hint=wanted)
-        seat = self._seats.get(plan.key)
+        seat = self._seats.get(_plan(plan).key)
         if seat is not None and seat.plan is plan:
             return seat
         relay = self._relay(plan)
@@ -338,6 +337,13 @@ def _heard(build: Callable[[Callable[[BuildStep], None]], EnvState], progress: C
         if raised and broken.__cause__ is raised[-1]:
             raise raised[-1] from None
         raise
+
+
+def _plan(given: EnvPlan, wanted: str = "a plan") -> EnvPlan:
+    if not isinstance(given, EnvPlan):
+        how = "make one with EnvPlan(...), EnvPlan.existing(...) or EnvPlan.from_pack(...)"
+        raise errors.PlanError(f"{wanted} is wanted, not {type(given).__name__} {given!r}", hint=how)
+    return given
 
 
 def _two_plans(seat: Seat, plan: EnvPlan) -> errors.PlanError:

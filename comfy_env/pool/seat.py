@@ -10,7 +10,7 @@ import contextlib
 import logging
 import select
 import threading
-import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,7 +40,23 @@ from comfy_env.values import EnvPlan, ExitStatus, Lanes, Launch, Process, Releas
 LAST_WORDS = 0.005
 """Seconds a dead worker's output is still read for its error message."""
 
-Carry = Callable[["Seat", Env, Env, Event, tuple[Effect, ...]], None]
+Carry = Callable[["Seat", "Turn"], None]
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """One step of the machine and what follows from it; ``thread`` carries its effects out, ``at`` is the lived time of the step.
+
+    It is written down before the machine's value changes; ``taken`` tells that it has.
+    """
+
+    before: Env
+    after: Env
+    event: Event
+    effects: tuple[Effect, ...]
+    at: float
+    thread: int
+    taken: bool = False
 
 
 @dataclass(eq=False)
@@ -82,10 +98,10 @@ class Worker:
 
     def drain(self, seconds: float) -> None:
         """Read what is left in the output pipes for at most so long; the end of file is never waited for."""
-        until = time.monotonic() + seconds
+        patience = Patience(seconds)
         ended: set[int] = set()
         with contextlib.suppress(OSError):  # then its last words are lost, and nothing else
-            while time.monotonic() < until and (ready := [fd for fd in self._readable() if fd not in ended]):
+            while patience.left() and (ready := [fd for fd in self._readable() if fd not in ended]):
                 ended.update(fd for fd in ready if not self.feed(fd))
 
     def _readable(self) -> list[int]:
@@ -112,7 +128,8 @@ class Worker:
 @dataclass(eq=False)
 class Seat:
     """``workers`` maps a generation to its handles until its death is complete, ``begun`` a running call to the lived time
-    it began, where an observer wants to know; ``keeper`` is its zygote's (`pool.zygotes`).
+    it began, where an observer wants to know; ``keeper`` is its zygote's (`pool.zygotes`). ``news`` is what observers were
+    not told yet, oldest first; whoever tells them holds ``telling``.
     """
 
     plan: EnvPlan
@@ -129,6 +146,9 @@ class Seat:
     performers: dict[int, Performer] = field(default_factory=dict)
     keeper: Any = None
     begun: dict[int, float] = field(default_factory=dict)
+    news: deque[Turn] = field(default_factory=deque)
+    telling: Any = field(default_factory=threading.RLock)
+    _owed: set[Turn] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
@@ -144,30 +164,57 @@ class Seat:
         return self.workers.get(self.env.row.generation)
 
     def post(self, event: Event) -> None:
-        """Tell the machine what happened and carry out what it asks for."""
-        with self.lock:
-            before = self.env
-            after, effects = step(before, event, self.clock())
-            self.env = after
-            if self.watchers and after.row.state is not before.row.state:
-                self.changed.notify_all()
-        if effects or after is not before:
-            self.carry(self, before, after, event, effects)
+        """Tell the machine what happened and carry out what it asks for, also where the thread is torn out meanwhile (Ctrl-C)."""
+        try:
+            with self.lock:
+                turn = self._advance(event)
+            self._carry_out(turn)
+        except BaseException:
+            self._carry_owed()
+            raise
 
     def post_if(self, holds: Callable[[Env], bool], event: Event, then: Callable[[], Any] | None = None) -> bool:
         """Post only if `holds` of the present value, running `then` under the same lock; tell whether it did."""
-        with self.lock:
-            if not holds(self.env):
-                return False
-            if then is not None:
-                then()
-            before = self.env
-            after, effects = step(before, event, self.clock())
-            self.env = after
-            if self.watchers and after.row.state is not before.row.state:
-                self.changed.notify_all()
-        self.carry(self, before, after, event, effects)
+        try:
+            with self.lock:
+                if not holds(self.env):
+                    return False
+                if then is not None:
+                    then()
+                turn = self._advance(event)
+            self._carry_out(turn)
+        except BaseException:
+            self._carry_owed()
+            raise
         return True
+
+    def _advance(self, event: Event) -> Turn | None:
+        """Let the machine take a step, under the lock; None where nothing follows from it."""
+        before, now = self.env, self.clock()
+        after, effects = step(before, event, now)
+        if after is before and not effects:
+            return None
+        turn = Turn(before, after, event, effects, now, threading.get_ident())
+        if effects:
+            self._owed.add(turn)   # before the value changes: a step without its effects hangs callers
+        self.news.append(turn)
+        self.env, turn.taken = after, True
+        if self.watchers and after.row.state is not before.row.state:
+            self.changed.notify_all()
+        return turn
+
+    def _carry_out(self, turn: Turn | None) -> None:
+        if turn is not None:
+            self.carry(self, turn)
+            self._owed.discard(turn)
+
+    def _carry_owed(self) -> None:
+        """Carry out, perhaps once more, what this thread owes; each effect may be carried out twice, none of a step not taken."""
+        me = threading.get_ident()
+        for turn in [turn for turn in tuple(self._owed) if turn.thread == me]:
+            self._owed.discard(turn)
+            if turn.taken:
+                self.carry(self, turn)
 
     def take(self, plan: EnvPlan, ticket: Ticket) -> bool:
         """Seat a call's ticket, if the environment's plan is that call's; from here on the plan stays."""

@@ -20,21 +20,12 @@ log = logging.getLogger(__name__)
 def tick(house: House, seat: Seat) -> None:
     """Tell what the ports say now, then let the machine judge."""
     seat.limit(house.idle_reap.name, house.idle_reap.look())
-    _offer_again(seat)
     for what in (tell_prompt, _tell_card, _tell_holds, _tell_size):
         tell(what, house, seat)
     keeper = seat.keeper
     if keeper is not None and keeper.is_due():
         seat.performer(seat.env.row.generation).urgent(keeper.tend, "zygote")
     seat.post(events.Tick())
-
-
-def _offer_again(seat: Seat) -> None:
-    """Repeat an offer that is out: the thread that should have told of it may have been torn out just before (Ctrl-C)."""
-    activity = seat.env.row.activity
-    ticket = None if activity.offered is None else seat.tickets.get(activity.offered)
-    if ticket is not None:
-        ticket.offer(seat.env.row.generation)
 
 
 def tell(what: Callable[[House, Seat], None], house: House, seat: Seat) -> None:

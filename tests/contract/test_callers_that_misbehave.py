@@ -1,5 +1,7 @@
 """A caller's own trouble costs its call and nothing else."""
 
+import dis
+import linecache
 import sys
 import threading
 import time
@@ -8,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from comfy_env import CallOptions, EnvPlan, WorkerPool, errors
-from comfy_env.lifecycle import effects
-from comfy_env.pool import lanes, tickets
+from comfy_env.pool import carrier, lanes, seat, tickets
 from comfy_env.pool import pool as pools
+from comfy_env.testing.audit import wait_until
 from comfy_env.testing.stage import LIMIT
 from tests.contract.worlds import over
 
@@ -48,27 +50,6 @@ def test_an_answer_that_raises_when_it_is_looked_at_is_refused_and_costs_no_work
     assert pool.record(plan).generation == 1
 
 
-@over("scripted")
-def test_an_offer_whose_teller_was_torn_out_is_made_again_at_the_next_tick(stage, eventually):
-    held = stage.held()
-    carrier, lost = stage.seat.carry, []
-
-    def torn(seat, before, after, event, wanted):
-        if any(isinstance(effect, effects.Dispatch) for effect in wanted) and not lost:
-            lost.append(event)   # Ctrl-C between the step and its effects: the other caller hears nothing of its turn
-            wanted = tuple(effect for effect in wanted if not isinstance(effect, effects.Dispatch))
-        carrier(seat, before, after, event, wanted)
-
-    stage.seat.carry = torn
-    waiting = stage.start("add", 1)
-    eventually(lambda: stage.seat.env.ledger.waiting)
-    stage.go()
-    assert held.result(LIMIT) == "gone"
-    eventually(lambda: lost)
-    stage.pool.tick()
-    assert waiting.result(LIMIT) == 1
-
-
 def test_callers_that_leave_with_ctrl_c_do_not_park_the_environment(pool, plan):
     def leave():
         raise KeyboardInterrupt
@@ -79,11 +60,15 @@ def test_callers_that_leave_with_ctrl_c_do_not_park_the_environment(pool, plan):
     assert pool.call(plan, "jobs:add", 1, 1, options=SOON) == 2
 
 
-LINES = {module.__file__ for module in (pools, lanes, tickets)}
+LINES = {module.__file__ for module in (pools, lanes, tickets, seat, carrier)}
 
 
 class Tear:
-    """Raises Ctrl-C at the nth line of this project's that the calling thread comes to."""
+    """Raises Ctrl-C at the nth line of this project's that the calling thread comes to.
+
+    Not where a `with` is left, nor at a line that does nothing (`try:`, `return True`): a line is told there between two
+    instructions that no signal can come between.
+    """
 
     def __init__(self, nth):
         self.left = nth
@@ -92,12 +77,26 @@ class Tear:
     def __call__(self, frame, event, argument):
         if frame.f_code.co_filename not in LINES:
             return None
-        if event == "line":
-            self.left -= 1
-            if not self.left:
-                self.torn = True
-                raise KeyboardInterrupt
-        return self
+        entered = set()
+
+        def within(frame, event, argument):
+            if event == "line" and not self._is_seamless(frame, entered):
+                self.left -= 1
+                if not self.left:
+                    self.torn = True
+                    raise KeyboardInterrupt
+            return within
+
+        return within
+
+    @staticmethod
+    def _is_seamless(frame, entered):
+        line = frame.f_lineno
+        if not linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("with "):
+            return frame.f_code.co_code[frame.f_lasti] == dis.opmap["NOP"]
+        left = line in entered
+        entered.add(line)
+        return left
 
 
 @pytest.mark.alone
@@ -118,6 +117,63 @@ def test_ctrl_c_at_any_line_of_a_call_costs_that_call_and_leaves_the_environment
         assert stage.pool.call(stage.plan, "contract_probe:add", nth, 1, options=CallOptions(wait=LIMIT)) == nth + 1, nth
         eventually(lambda: not stage.seat.tickets, what="nothing is left of the call, so another plan could be adopted")
     assert torn > 30, torn
+
+
+def torn_out_at(nth, job):
+    """Run a job, torn out of it at its nth line of this project's; tell whether it came so far."""
+    tear, before = Tear(nth), sys.gettrace()
+    sys.settrace(tear)
+    try:
+        job()
+    except (KeyboardInterrupt, errors.CallFailed):
+        assert tear.torn
+    finally:
+        sys.settrace(before)
+    return tear.torn
+
+
+def a_call(stage):
+    """Hold the lane until another caller waits behind."""
+    stage.pool.call(stage.plan, "contract_probe:hold", str(stage.folder))
+
+
+def a_kill(stage):
+    stage.pool.kill(stage.plan)
+
+
+def other_caller(stage, what, over):
+    """Call behind the one that holds the lane, or at once when that is over; return what came of it."""
+    wait_until(lambda: (stage.folder / "began").exists() or over.is_set(), LIMIT, "the lane is held")
+    other = stage.start("add", 1, 1)
+    wait_until(lambda: stage.seat.env.ledger.waiting or other.done() or over.is_set(), LIMIT, "the other waits")
+    if what is a_call:
+        stage.go()
+    return other
+
+
+@pytest.mark.alone
+@over("scripted")
+@pytest.mark.parametrize("what", [a_call, a_kill])
+def test_ctrl_c_at_any_line_of_one_thread_keeps_nothing_from_a_caller_in_another(stage, what):
+    nth, torn = 0, True
+    with ThreadPoolExecutor(1) as thread:
+        while torn:
+            nth += 1
+            for mark in ("go", "began"):
+                (stage.folder / mark).unlink(missing_ok=True)
+            if what is a_kill:
+                held = stage.held()
+            over = threading.Event()
+            asked = thread.submit(other_caller, stage, what, over)
+            if what is a_kill:
+                wait_until(lambda: stage.seat.env.ledger.waiting, LIMIT, "a caller waits")
+            torn = torn_out_at(nth, lambda: what(stage))
+            over.set()
+            stage.go()
+            asked.result(LIMIT).exception(LIMIT)   # whichever way it ended, it was told
+            if what is a_kill:
+                held.exception(LIMIT)
+    assert nth > 30, nth
 
 
 def test_everybody_who_closes_a_pool_waits_until_its_workers_are_gone(settings, make_plan):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from comfy_env import CallOptions, EnvPlan, errors
-from comfy_env.pool import WorkerPool
+from comfy_env.pool import WorkerPool, lanes
 from comfy_env.testing.audit import wait_until
 from comfy_env.testing.scripted import HOLD, ScriptedBackend
 from tests.pools import pool_over
@@ -59,6 +59,33 @@ def test_a_cancelled_awaiter_interrupts_its_running_call(pool, backend):
     wait_until(lambda: state(pool) == "ready")
     assert pool.call(PLAN, "m:double", 21) == 42
     assert pool.record(PLAN).generation == 1
+
+
+def test_a_call_that_was_given_up_before_it_was_asked_for_starts_no_worker(pool, backend, monkeypatch):
+    reached, given_up, over = threading.Event(), threading.Event(), threading.Event()
+
+    def late(*args):
+        reached.set()
+        given_up.wait(30)
+        try:
+            return lanes.ask(*args)
+        finally:
+            over.set()
+
+    async def main():
+        call = asyncio.ensure_future(pool.call_async(PLAN, "m:double", 1))
+        while not reached.is_set():
+            await asyncio.sleep(0.001)
+        await cancelled(call)
+        given_up.set()
+
+    monkeypatch.setattr("comfy_env.pool.pool.ask", late)
+    asyncio.run(main())
+    assert over.wait(30)
+    wait_until(lambda: not pool.seats()[0].tickets)
+    assert pool.seats()[0].env.ledger.generation == 0 and state(pool) == "cold"
+    monkeypatch.undo()
+    assert pool.call(PLAN, "m:double", 2) == 4
 
 
 def test_a_cancelled_awaiter_withdraws_its_waiting_call_and_leaves_the_running_one(pool, backend):

@@ -1,5 +1,8 @@
 """What observers hear of calls: each that began is told to have ended, how, and after how many seconds."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from comfy_env import CallOptions, WorkerPool, errors, hookimpl
@@ -41,3 +44,59 @@ def test_a_call_that_never_began_is_not_told_to_have_ended(settings, plan):
         with pytest.raises(errors.ComfyEnvError):
             pool.call(plan.existing("/nowhere/python", "gone"), "os:getpid")
     assert ear.started == ear.ended == []
+
+
+class Held:
+    """Hears everything in one thread's time: it stays in `worker_proved` until it may go on."""
+
+    def __init__(self):
+        self.heard, self.may_go = [], threading.Event()
+
+    @hookimpl
+    def comfy_env_worker_born(self):
+        self.heard.append("born")
+
+    @hookimpl
+    def comfy_env_worker_proved(self):
+        assert self.may_go.wait(20)
+        self.heard.append("proved")
+
+    @hookimpl
+    def comfy_env_call_started(self):
+        self.heard.append("started")
+
+    @hookimpl
+    def comfy_env_call_ended(self):
+        self.heard.append("ended")
+
+
+def test_what_happened_is_told_in_the_order_in_which_it_did_however_long_an_observer_takes(settings, plan, eventually):
+    held = Held()
+    with WorkerPool(settings, observers=[held]) as pool:
+        assert pool.call(plan, "math:sqrt", 4) == 2
+        assert held.heard in ([], ["born"])
+        held.may_go.set()
+        eventually(lambda: len(held.heard) == 4)
+    assert held.heard == ["born", "proved", "started", "ended"]
+
+
+class Asker:
+    """Makes a call of its own, on another thread, when it hears of one's end."""
+
+    def __init__(self):
+        self.pool = self.plan = self.answer = None
+
+    @hookimpl
+    def comfy_env_call_ended(self):
+        if self.answer is None:
+            self.answer = 0.0
+            with ThreadPoolExecutor(1) as thread:
+                self.answer = thread.submit(self.pool.call, self.plan, "math:sqrt", 9, options=CallOptions(wait=20)).result(20)
+
+
+def test_an_observer_may_wait_for_another_threads_call_of_the_same_environment(settings, plan):
+    asker = Asker()
+    with WorkerPool(settings, observers=[asker]) as pool:
+        asker.pool, asker.plan = pool, plan
+        assert pool.call(plan, "math:sqrt", 4) == 2
+        assert asker.answer == 3
