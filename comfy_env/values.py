@@ -374,6 +374,9 @@ class NodeContext:
     prompt_id: str = ""
     class_type: str = ""
 
+    def __post_init__(self) -> None:
+        checks.be_kind(self, str, "a text", "node_id", "prompt_id", "class_type")
+
 
 @dataclass(frozen=True)
 class CallOptions:

@@ -67,6 +67,12 @@ def test_other_values_refuse_another_type_by_its_field(make, told):
         make()
 
 
+@pytest.mark.parametrize("fields", [{"node_id": 3}, {"node_id": None}, {"prompt_id": b"p"}, {"class_type": int}], ids=str)
+def test_a_node_is_told_by_texts(fields):
+    with pytest.raises(PlanError, match=rf"^NodeContext\({next(iter(fields))}=.*a text is wanted"):
+        NodeContext(**fields)
+
+
 @pytest.mark.parametrize("options", [{"silence": -3}, {"wait": -1}, {"wait": "soon"}, {"silence": True}, {"wait": float("nan")}])
 def test_a_call_option_that_is_no_time_is_refused(options):
     with pytest.raises(PlanError, match="seconds"):
@@ -153,3 +159,17 @@ def test_what_is_no_plan_and_what_are_no_options_is_named():
             pool.call(EnvPlan(key="none"), "os:getpid", options={"wait": 1})
         with pytest.raises(PlanError, match="must be Want"):
             pool.release("none", 1_000_000)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verb", ["inspect", "plan", "build", "remove"])
+@pytest.mark.parametrize("given", ["old", 3, None])
+def test_a_verb_that_needs_a_plan_says_so_where_it_is_given_something_else(verb, given):
+    with WorkerPool() as pool, pytest.raises(PlanError, match=f"is wanted, not {type(given).__name__} {given!r}"):
+        getattr(pool, verb)(given)
+
+
+@pytest.mark.parametrize("verb", ["record", "story", "interrupt", "release", "kill", "sources_changed"])
+@pytest.mark.parametrize("given", [3, None, b"old"])
+def test_a_verb_that_takes_a_plan_or_a_key_says_so_where_it_is_given_neither(verb, given):
+    with WorkerPool() as pool, pytest.raises(PlanError, match="a plan or an environment's key is wanted"):
+        getattr(pool, verb)(given)

@@ -147,7 +147,7 @@ class Isolated:
 
     def options(self, node: Node, order: dict[str, Any], callbacks: Callbacks | None = None) -> CallOptions:
         """Return how a call of a node is run."""
-        context = NodeContext(order["node"], order["prompt"], node.name)
+        context = NodeContext(str(order["node"]), str(order["prompt"]), str(node.name))   # a graph of a node's own making may have numbers
         offered = self.host.callbacks if not callbacks else {**self.host.callbacks, **callbacks}
         return CallOptions(on_progress=progress.deliver, node=context, callbacks=offered)
 

@@ -23,6 +23,7 @@ from comfy_env.pool.unmade import unlooked_at
 from comfy_env.process import launch as launching
 from comfy_env.process import lifeline, procs, tree
 from comfy_env.process.output import Output
+from comfy_env.process.patience import Patience
 from comfy_env.process.variables import with_huge_pages
 from comfy_env.transport import canary as canaries
 from comfy_env.transport.boot import boot_document
@@ -151,6 +152,7 @@ def open_lanes(seat: Seat, generation: int) -> None:
             lanes = worker.relay.transport(worker.process, worker.launch)
             undo.callback(lanes.close)
             session = session_of(lanes, worker.process)
+            session.patience = Patience
             session.heed(worker.crashes)
             session.devices.policy = seat.env.limits.gpu
             undo.pop_all()

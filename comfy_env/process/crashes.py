@@ -10,12 +10,12 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from comfy_env.process.lines import LineCutter
 from comfy_env.process.output import Output
+from comfy_env.process.patience import Patience
 from comfy_env.process.stacks import StackCatcher
 from comfy_env.process.waits import readable
 from comfy_env.values import ExitStatus
@@ -79,9 +79,9 @@ class CrashPipe:
 
     def _believed(self) -> Crash | None:
         """Wait until the process is seen to end: by then it has written all it will."""
-        until = time.monotonic() + PATIENCE
+        patience = Patience(PATIENCE)
         while not self._doomed():
-            if time.monotonic() > until:
+            if not patience.left():
                 return None
             if readable([self._fd], _LOOK) and not self._read():
                 readable([], _LOOK)

@@ -25,6 +25,7 @@ from typing import Protocol, TypeVar
 
 from comfy_env.process import procs
 from comfy_env.process.exits import open_exit_handle
+from comfy_env.process.patience import Patience
 from comfy_env.process.waits import readable
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ def _probe() -> bool:
             return False
         finally:
             os.close(write)
-        return readable([gone], 1.0)
+        return Patience(1.0).wait(lambda seconds: readable([gone], seconds))
 
 
 def _idler() -> subprocess.Popen[bytes]:

@@ -12,13 +12,13 @@ import os
 import re
 import shutil
 import signal
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from comfy_env.errors import ComfyEnvError
 from comfy_env.process import locks, procs, records, verdicts
 from comfy_env.process.keepsakes import keep_stories
+from comfy_env.process.patience import Patience
 from comfy_env.process.pins import Pin
 from comfy_env.process.rundir import default_runtime_folder
 from comfy_env.process.verdicts import Act, Verdict
@@ -113,8 +113,8 @@ class _Host:
 
     def _judge(self, folder: Path) -> Verdict:
         """Judge a worker; one that is ending is waited for, which takes as long as its memory is large."""
-        deadline = time.monotonic() + _SECONDS
-        while (verdict := verdicts.judge(folder, self.nonce)).act is Act.AGAIN and time.monotonic() < deadline:
+        patience = Patience(_SECONDS)
+        while (verdict := verdicts.judge(folder, self.nonce)).act is Act.AGAIN and patience.left():
             readable([], _LOOK)
         return verdict
 
@@ -143,12 +143,12 @@ class _Host:
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(record.pgid, signal.SIGKILL)
             pin.send(signal.SIGKILL)
-            readable([pin.fd], _SECONDS)
+            Patience(_SECONDS).wait(lambda seconds: readable([pin.fd], seconds))
 
     def _end_carriers(self, record: records.Record) -> list[int]:
         """End everybody who carries a record's nonces; return who would not go."""
-        deadline = time.monotonic() + _SECONDS
-        while (left := _carriers(record)) and time.monotonic() < deadline:
+        patience = Patience(_SECONDS)
+        while (left := _carriers(record)) and patience.left():
             for pid in left:
                 self._end_carrier(pid, record)
             readable([], _LOOK)

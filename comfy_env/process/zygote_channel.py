@@ -8,6 +8,9 @@ import os
 import socket
 from collections.abc import Sequence
 
+from comfy_env.process.patience import Patience
+from comfy_env.process.waits import readable
+
 _SIZE = 4   # bytes before a message that say how long it is
 
 
@@ -25,6 +28,7 @@ class Channel:
         self.boot_fd = self._theirs.fileno()
         self.child_fds = (self.boot_fd, self.lifeline_read)
         self._open = [self.lifeline_write]
+        self._patience: Patience | None = None
 
     def child_started(self) -> None:
         self._theirs.close()
@@ -43,7 +47,8 @@ class Channel:
         return self._ours.fileno()
 
     def limit(self, seconds: float) -> None:
-        """Let what is told and heard from now on wait so long at the most; TimeoutError then."""
+        """Let what is told and heard from now on wait so long at the most, what is heard in lived time; TimeoutError then."""
+        self._patience = Patience(seconds)
         self._ours.settimeout(seconds)
 
     def tell(self, message: dict, descriptors: Sequence[int] = ()) -> None:
@@ -62,8 +67,14 @@ class Channel:
     def _bytes(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
+            self._await_more()
             more = self._ours.recv(size - len(data))
             if not more:
                 raise ConnectionResetError("its channel ended")
             data += more
         return data
+
+    def _await_more(self) -> None:
+        patience = self._patience
+        if patience is not None and not patience.wait(lambda seconds: readable([self.fileno()], seconds)):
+            raise TimeoutError("it said nothing in time")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -42,11 +41,11 @@ class HostDevices(Devices):
     ``demotions`` is what the pool has not heard of yet.
     """
 
-    def __init__(self, command: Callable[..., Any], hello: Mapping[str, Any]) -> None:
+    def __init__(self, ask: Callable[[Kind, Mapping[str, Any], float], Any], hello: Mapping[str, Any]) -> None:
         super().__init__(cards.find, wary=True, say=lambda text: log.warning("[%s] %s", hello.get("env"), text))
         self.demotions: deque[str] = deque()
         self.policy = 1
-        self._command = command
+        self._asked = ask
         self._hello = hello
         self._proving = threading.RLock()
 
@@ -76,7 +75,7 @@ class HostDevices(Devices):
             log.warning("[%s] the worker did not take the verdict on device %s: %s", self._hello.get("env"), uuid, error)
 
     def _ask(self, message: dict[str, Any]) -> Any:
-        return self._command(Kind.DEVICE, message, time.monotonic() + PATIENCE)
+        return self._asked(Kind.DEVICE, message, PATIENCE)
 
     @property
     def hindrance(self) -> str:

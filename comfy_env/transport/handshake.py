@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import select
 import socket
-import time
 from collections.abc import Generator
 from typing import Any
 
@@ -23,7 +22,7 @@ from comfy_env.worker.wire.kinds import Kind
 
 _LOOK = 100        # ms between looks at a process without an exit handle, and at an endpoint that may be closed
 _GLANCE = 20       # ms between looks at a process that is about to say how it ended
-_LAST_WORDS = 2.0  # s for the exit of a process whose lanes ended
+_LAST_WORDS = 100  # glances for the exit of a process whose lanes ended
 _STRANGERS = 32    # connections listened to at once
 
 
@@ -184,13 +183,13 @@ class _Reception:
         if self._endpoint.closed:
             raise self._refused("the endpoint was closed while the worker joined")
         if len(self._lanes) < 2:
-            self._check_exit(0.0)
+            self._check_exit(0)
 
-    def _check_exit(self, patience: float) -> None:
-        """Raise if the process has ended, or does within the patience."""
-        deadline = time.monotonic() + patience
+    def _check_exit(self, glances: int) -> None:
+        """Raise if the process has ended, or does within so many glances: a suspended machine lives none."""
         status = self._process.exit_status()
-        while status is None and time.monotonic() < deadline and not self._endpoint.closed:
+        while status is None and glances and not self._endpoint.closed:
+            glances -= 1
             ended = _poll([self._process.exit_handle()], _GLANCE)
             status = self._process.exit_status()
             if ended and status is None:

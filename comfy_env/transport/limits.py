@@ -19,6 +19,11 @@ Limit = float | Slices | None
 """A time of `time.monotonic()`, or slices; None is no limit."""
 
 
+def by_clock(seconds: float) -> Limit:
+    """Return the limit that ends so many seconds from now, by the clock: what a session knows until its pool tells it better."""
+    return time.monotonic() + seconds
+
+
 def wait_now(limit: Limit) -> float | None:
     """Return how long to wait before the limit is looked at again, None for ever."""
     if limit is None:

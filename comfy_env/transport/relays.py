@@ -7,7 +7,6 @@ one cannot import the class, it refuses, and the refusal names the class and bot
 from __future__ import annotations
 
 import pickle
-import time
 import weakref
 from typing import Any, Protocol
 
@@ -23,7 +22,7 @@ PATIENCE = 30.0
 class Asked(Protocol):
     """What fetching needs of a session."""
 
-    def command(self, kind: Kind, message: dict[str, Any], deadline: float | None = None) -> Any: ...
+    def ask(self, kind: Kind, message: dict[str, Any], seconds: float) -> Any: ...
 
 
 class Relays:
@@ -41,7 +40,7 @@ class Relays:
         if session is None:
             raise _stays(ref, wanted_in, f"generation {ref.generation} of env {ref.env} is gone")
         try:
-            answer = session.command(Kind.FETCH, {"id": ref.id}, time.monotonic() + PATIENCE)
+            answer = session.ask(Kind.FETCH, {"id": ref.id}, PATIENCE)
         except (ComfyEnvError, TimeoutError) as error:
             raise _stays(ref, wanted_in, str(error)) from error
         if "blob" not in answer:

@@ -11,7 +11,6 @@ import itertools
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -23,7 +22,7 @@ from comfy_env.transport.channel import SocketLane
 from comfy_env.transport.codec import HostCodec
 from comfy_env.transport.devices import HostDevices
 from comfy_env.transport.following import ENDS, Following
-from comfy_env.transport.limits import Limit, is_over, receive, send, wait_now
+from comfy_env.transport.limits import Limit, by_clock, is_over, receive, send, wait_now
 from comfy_env.transport.mailbox import Mailbox
 from comfy_env.transport.relays import relays
 from comfy_env.values import Lanes, NodeContext, Process, Progress
@@ -40,10 +39,14 @@ _SHORT = 1.0          # s that a frame without an answer may take to leave
 
 
 class Session:
-    """One worker's conversation. ``late`` counts frames that answered nobody any more, ``held`` is the last held told."""
+    """One worker's conversation. ``late`` counts frames that answered nobody any more, ``held`` is the last held told.
+
+    ``patience`` makes a limit of seconds; the pool, which can tell lived time, gives it its own.
+    """
 
     def __init__(self, lanes: Lanes, codec: HostCodec, process: Process) -> None:
         self.codec = codec
+        self.patience: Callable[[float], Limit] = by_clock
         self._late_aside = 0
         self.held: int | None = None
         self._lanes = lanes
@@ -61,7 +64,7 @@ class Session:
         self._moved: Callable[[], None] | None = None
         self._can_tell = hasattr(lanes.main, "attend")
         self._arena = _open_arena(lanes)
-        self.devices = HostDevices(self.command, lanes.hello)
+        self.devices = HostDevices(self.ask, lanes.hello)
         if self._arena is not None:
             codec.share(self.devices)
 
@@ -188,6 +191,10 @@ class Session:
         self._note_held(answer.get("held"))
         return answer
 
+    def ask(self, kind: Kind, message: Mapping[str, Any], seconds: float) -> Any:
+        """Ask as `command` does, with so many seconds of this session's patience."""
+        return self.command(kind, message, self.patience(seconds))
+
     def _await_turn(self, limit: Limit) -> None:
         while self._running is not None and not self._in_callback and self._mail.lost is None:
             self._waiting += 1
@@ -238,14 +245,14 @@ class Session:
     def interrupt(self, request: int) -> None:
         """Put up the interrupt flag of a call; nothing happens to one that has ended."""
         payload, _ = self.codec.encode({"request": request})
-        self._lanes.side.send(Frame(Kind.INTERRUPT, request, self.codec.generation, payload), time.monotonic() + _SHORT)
+        send(self._lanes.side, Frame(Kind.INTERRUPT, request, self.codec.generation, payload), self.patience(_SHORT))
 
     # ---- the end
 
     def goodbye(self) -> None:
         """Ask the worker to end by itself after what it does now; does not wait for it."""
         with contextlib.suppress(LaneLost, TimeoutError):   # it is gone already, or takes nothing: the kill comes anyway
-            self._main.send(Frame(Kind.GOODBYE, generation=self.codec.generation), time.monotonic() + _SHORT)
+            send(self._main, Frame(Kind.GOODBYE, generation=self.codec.generation), self.patience(_SHORT))
 
     def close(self) -> None:
         """Close both lanes; threads that wait on them get LaneLost, also one that is stuck writing."""

@@ -7,13 +7,14 @@ import sys
 import textwrap
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from comfy_env import errors
 from comfy_env.pool.clocks import LivedClock
 from comfy_env.pool.performer import within
-from comfy_env.pool.seat import Seat
+from comfy_env.pool.seat import Seat, Worker
 from comfy_env.process import procs, tree
 from comfy_env.process.patience import SLICE, Patience
 from comfy_env.settings import Settings
@@ -21,6 +22,7 @@ from comfy_env.testing.audit import alive
 from comfy_env.testing.stage import LIMIT
 from comfy_env.values import Released
 from tests.contract.worlds import CODE, REAL, over, stop
+from tests.nights import night_in
 
 LIMITS = {
     "birth": 60, "spawn": 10, "verify": 60, "ping": 5, "release": 10, "kill": 2, "command_lock": 30, "side_reply": 1, "side_rest": 5,
@@ -137,45 +139,14 @@ def test_a_caller_leaves_when_it_lived_through_its_patience(stage):
 # ---------------------------------------------------------------- the limits that threads count by themselves
 
 WAITERS = (
-    "pool.asides", "pool.commands", "pool.exits", "pool.shutdown", "process.patience", "process.tree", "transport.channel",
-    "transport.limits", "transport.mailbox", "transport.session",
+    "pool.asides", "pool.commands", "pool.exits", "pool.seat", "pool.shutdown", "process.tree", "transport.channel", "transport.limits",
+    "transport.mailbox", "transport.relays", "transport.session",
 )
-
-
-class Night:
-    """The machine's clock as everybody has it who waits beside the watcher; `pass_by` lets it jump by eight hours."""
-
-    def __init__(self):
-        self.slept = 0.0
-
-    def __getattr__(self, name):
-        return getattr(time, name)
-
-    def monotonic(self):
-        return time.monotonic() + self.slept
-
-    def pass_by(self):
-        self.slept += 8 * 3600
-
-    def in_first(self, wait):
-        """Return a wait that a night falls into when it is called first: it ends late, and in vain."""
-        nights = iter((self.pass_by,))
-
-        def waits(*args, **kwargs):
-            for night in nights:
-                night()
-                return False
-            return wait(*args, **kwargs)
-
-        return waits
 
 
 @pytest.fixture
 def night(monkeypatch):
-    made = Night()
-    for name in WAITERS:
-        monkeypatch.setattr(f"comfy_env.{name}.time", made, raising=False)
-    return made
+    return night_in(monkeypatch, *WAITERS)
 
 
 def still_waits(future):
@@ -241,6 +212,69 @@ def test_a_command_whose_answer_slept_still_gets_it(stage, night, eventually):
     assert isinstance(released.result(LIMIT), Released)
     done.set()
     call.result(LIMIT)
+
+
+@over(*REAL)
+def test_an_object_that_another_worker_wants_is_fetched_although_the_host_slept(stage, night, eventually):
+    counter, pid = stage.run("jobs:make_counter"), stage.call("whoami")["pid"]
+    stop(pid)
+    counted = stage.begin("jobs:count", counter, plan=stage.other("two"))
+    eventually(lambda: counted.done() or stage.seat.worker.session._mail._reading, what="it waits for the object")
+    night.pass_by()
+    assert still_waits(counted)
+    os.kill(pid, signal.SIGCONT)
+    assert counted.result(LIMIT) == 1
+
+
+@over(*REAL)
+def test_a_question_and_a_command_end_with_their_worker_and_not_with_their_limit(stage, eventually):
+    stage.limited(side_reply=80, command_lock=80)
+    inside, done = threading.Event(), threading.Event()
+    pid = stage.call("whoami")["pid"]
+    call = stage.begin("jobs:call_back", "slow", callbacks={"slow": lambda: inside.set() or done.wait(LIMIT)})
+    assert inside.wait(LIMIT)
+    stop(pid)
+    session = stage.seat.worker.session
+    asked, released = stage.on_a_thread(stage.pool.ask_aside, stage.plan, "ping"), stage.on_a_thread(stage.pool.release, stage.plan)
+    eventually(lambda: session._side_lock.locked() and session._mail._reading, what="both wait for their answers")
+    os.kill(pid, signal.SIGKILL)
+    assert asked.result(LIMIT) is None
+    assert isinstance(released.exception(LIMIT), errors.LaneLost)
+    done.set()
+    assert isinstance(call.exception(LIMIT), errors.WorkerCrashed)
+
+
+@over("in-process")
+def test_a_worker_that_is_a_thread_is_waited_for_although_the_host_slept(stage, night):
+    stage.serve()
+    process = stage.spy.processes[0]
+    process._thread.join = night.in_first(process._thread.join)
+    assert process.stop(20.0) is not None and night.slept
+
+
+class Output:
+    """Takes a few bytes at a time; a night falls into the first time."""
+
+    def __init__(self, night):
+        self.night, self.taken = night, b""
+
+    def feed(self, fd):
+        if not self.taken:
+            self.night.pass_by()
+        self.taken += os.read(fd, 4)
+        return True
+
+
+def test_last_words_are_read_although_the_host_slept_over_them(night):
+    read, write = os.pipe()
+    try:
+        os.write(write, b"last words")
+        output = Output(night)
+        Worker(1, None, None, None, None, output, process=SimpleNamespace(outputs=(read,))).drain(0.2)
+        assert output.taken == b"last words"
+    finally:
+        os.close(read)
+        os.close(write)
 
 
 @over(*REAL)

@@ -145,11 +145,12 @@ def crash_it_while_another_call_waits(stage, pid):
 
 @over(*REAL)
 @pytest.mark.parametrize("end", [kill_it, crash_it_while_another_call_waits])
-def test_when_the_successor_is_spawned_nothing_of_the_worker_is_left(stage, end):
-    pid, child = stage.call("whoami")["pid"], stage.call("with_child")
+def test_when_the_successor_is_spawned_nothing_of_the_worker_is_left(stage, end, eventually):
+    pid, family = stage.call("whoami")["pid"], {stage.call("with_child"), stage.run("jobs:start_escapee")}
     stage.run("jobs:keep_memory", 256)
     remains = Remains(stage, pid)
-    assert procs.resident(pid) > 256 * MIB and {pid, child} <= {row.pid for row in remains.processes()}
+    eventually(lambda: {pid, *family} <= {row.pid for row in remains.processes()}, what="all of them show their marks")
+    assert procs.resident(pid) > 256 * MIB
     assert holders(remains.files).keys() == {pid, os.getpid()} and remains.files
     end(stage, pid)
     assert stage.call("add", 1, 1) == 2 and stage.record.generation == 2

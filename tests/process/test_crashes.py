@@ -9,6 +9,7 @@ import pytest
 from comfy_env.process import crashes, procs
 from comfy_env.process.crashes import CrashPipe
 from comfy_env.process.output import Output
+from tests.nights import night_in
 
 TOLD = b'Fatal Python error: Bus error\n\nCurrent thread 0x00007f (most recent call first):\n  File "a.py", line 3 in deep\n'
 NOISE = b'Thread 0x01 (most recent call first):\n  File "b.py", line 1 in other\nmore\n'
@@ -79,6 +80,11 @@ def test_what_is_told_of_a_process_that_goes_on_is_not_believed_twice(end, monke
     assert end.says(TOLD) is None and end.pipe.fileno() == -1
     end.doomed = True
     assert end.says(TOLD) is None, "whoever lied once is told by its exit"
+
+
+def test_a_crash_is_believed_although_the_host_slept_before_its_process_was_seen_to_end(end, monkeypatch):
+    end.pipe._doomed = night_in(monkeypatch, "process.crashes").in_first(lambda: True)
+    assert end.says(TOLD).status.signal == signal.SIGBUS
 
 
 def test_other_words_are_logged_and_end_nothing(end):

@@ -17,6 +17,7 @@ import pytest
 
 from comfy_env.process import lifeline, procs
 from comfy_env.process.pins import Pin
+from tests.nights import night_in
 from tests.process.kit import PlainEndpoint, carriers, running
 
 PROGRAM = Path(__file__).with_name("host_program.py")
@@ -55,6 +56,11 @@ def gone_after(told: dict) -> float:
             return time.monotonic() - began
         time.sleep(0.001)
     return float("inf")
+
+
+def test_a_host_that_slept_during_its_probe_still_learns_that_lifelines_work(monkeypatch):
+    monkeypatch.setattr(lifeline, "readable", night_in(monkeypatch, "process.lifeline").in_first(lifeline.readable))
+    assert lifeline._probe()
 
 
 def test_this_kernel_is_probed_once_and_ends_a_group():

@@ -16,6 +16,7 @@ import pytest
 
 from comfy_env.process import locks, procs, records, sweep, tree
 from comfy_env.process.rundir import HostRun
+from tests.nights import night_in
 from tests.process.kit import PlainEndpoint, launch_of, python, running
 
 HOLD = """
@@ -140,6 +141,15 @@ def test_descendants_of_a_worker_that_is_gone_are_found_by_their_nonces(runtime,
 
 
 @pytest.mark.row("X9")
+def test_descendants_are_ended_although_the_host_slept_before_it_found_them(runtime, dead, monkeypatch):
+    night, find = night_in(monkeypatch, "process.sweep"), sweep._carriers
+    monkeypatch.setattr(sweep, "_carriers", lambda record: (None if night.slept else night.pass_by()) or find(record))
+    _, record = dead.worker()
+    (pid,) = dead.play(python("import os, time; print(os.getpid(), flush=True); time.sleep(60)"), 1, record)
+    report = sweep.sweep(runtime)
+    assert not running(pid) and report.killed == [pid] and not report.skipped
+
+
 def test_a_descendant_with_the_workers_nonce_but_another_hosts_lives(runtime, dead):
     folder, record = dead.worker()
     foreign = replace(record, host_nonce="e" * 32)
@@ -204,13 +214,17 @@ def test_a_lock_holder_that_carries_a_zygote_its_record_does_not_name_lives(runt
     assert sweep.sweep(runtime).killed == [] and running(child)
 
 
-def test_a_worker_that_is_just_ending_still_holds_its_lock_and_is_waited_for(runtime, dead, monkeypatch):
+@pytest.mark.parametrize("nights", [0, 1], ids=["awake", "over a night"])
+def test_a_worker_that_is_just_ending_still_holds_its_lock_and_is_waited_for(runtime, dead, monkeypatch, nights):
+    night = night_in(monkeypatch, "process.sweep")
     folder, _ = dead.worker()
     dead.play(holder(folder), 1)   # without the nonces, as a process that is ending has no environment any more
     player, looks = dead.players[-1], []
 
     def ending(pid: int) -> bool:
         looks.append(pid)
+        if len(looks) == nights:
+            night.pass_by()
         if len(looks) == 3:
             player.kill()
         return pid == player.pid

@@ -6,6 +6,8 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,6 +68,19 @@ def test_silence_is_told_after_the_limit(channel):
     channel.limit(0.05)
     with pytest.raises(TimeoutError):
         channel.heard()
+
+
+def test_an_answer_that_a_night_kept_is_heard_all_the_same(channel, zygote, monkeypatch):
+    """Nothing is lived while it waits; by the clock its time is over."""
+    monkeypatch.setattr("comfy_env.process.patience.time", SimpleNamespace(monotonic=lambda: 0.0))
+    channel.limit(0.2)
+    with ThreadPoolExecutor(1) as threads:
+        heard = threads.submit(channel.heard)
+        with pytest.raises(TimeoutError):
+            heard.result(0.6)
+        assert not heard.done()
+        zygote.sendall(sized(b'{"pid": 7}'))
+        assert heard.result(20) == {"pid": 7}
 
 
 def test_closing_twice_closes_nothing_of_others(channel):

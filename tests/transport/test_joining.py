@@ -7,17 +7,21 @@ import socket
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from comfy_env.errors import DiedBeforeJoining, TransportRefused
+from comfy_env.transport import handshake
 from comfy_env.transport.boot import boot_document
 from comfy_env.transport.channel import SocketLane
 from comfy_env.transport.handshake import join
 from comfy_env.transport.listener import ListenerEndpoint
+from comfy_env.values import ExitStatus
 from comfy_env.worker.wire import proof
 from comfy_env.worker.wire.frames import Frame
 from comfy_env.worker.wire.kinds import Kind
+from tests.nights import night_in
 from tests.transport.workers import Started, interpreter, joined, make_launch, spawn, started, until
 
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
@@ -114,6 +118,20 @@ def test_a_hello_that_names_another_environment_is_refused_by_name():
 
 
 # ---------------------------------------------------------------- strangers on a listening endpoint
+
+def test_a_worker_that_ends_while_the_host_sleeps_is_told_by_its_status(monkeypatch):
+    night = night_in(monkeypatch, "transport.handshake")
+    told = iter([None, None, None, ExitStatus(code=3)])
+
+    def exit_status():
+        night.pass_by()
+        return next(told)
+
+    endpoint = SimpleNamespace(closed=False, inherited=True)
+    process = SimpleNamespace(pid=1, exit_handle=lambda: None, exit_status=exit_status)
+    with pytest.raises(DiedBeforeJoining, match="exited with status 3"):
+        handshake._Reception(endpoint, process, make_launch(endpoint))._turn_away(None, ValueError("its lane ended"))
+
 
 @pytest.fixture
 def listening(tmp_path):

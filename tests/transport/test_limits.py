@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from comfy_env.process.patience import Patience
-from comfy_env.transport import limits
+from comfy_env.transport import devices, limits
 from comfy_env.transport.channel import SocketLane
+from comfy_env.transport.codec import HostCodec
+from comfy_env.transport.session import Session
+from comfy_env.values import Lanes
 from comfy_env.worker.wire.frames import Frame
 from comfy_env.worker.wire.kinds import Kind
 
@@ -71,6 +76,52 @@ def test_a_frame_that_does_not_leave_in_lived_time_costs_the_lane(ends, sending)
     thread, raised = sending(mine, Patience(0.1))
     thread.join(20)
     assert raised and mine.fileno() == -1
+
+
+WORDS = {"interrupt": lambda session: session.interrupt(1), "goodbye": lambda session: session.goodbye()}
+
+
+def quiet_session(lane):
+    """A conversation on a lane that nobody serves."""
+    process = SimpleNamespace(pid=None, exit_handle=lambda: None, exit_status=lambda: None)
+    return Session(Lanes(lane, lane, {}), HostCodec("env", 1, {}), process)
+
+
+def fill(sock):
+    """Write until a socket takes no more, and return how much it took."""
+    taken = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            taken += sock.send(b"x" * 4096)
+    return taken
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_that_nobody_takes_for_a_night_is_sent_all_the_same(ends, word):
+    mine, theirs = ends
+    clock, session = Clock(), quiet_session(mine)
+    session.patience = lambda seconds: Patience(seconds, clock)
+    taken = fill(mine.sock)
+    sender = threading.Thread(target=WORDS[word], args=(session,))
+    sender.start()
+    clock.now += 8 * 3600
+    sender.join(1.2)   # longer than it may take by the clock
+    waited = sender.is_alive()
+    while sender.is_alive() or taken > 0:
+        if select.select([theirs.sock], [], [], 0.1)[0]:
+            taken -= len(theirs.sock.recv(1 << 16))
+    sender.join(20)
+    assert waited
+    assert taken < 0 or select.select([theirs.sock], [], [], 20)[0], "the word came after what filled the lane"
+
+
+def test_a_devices_proof_has_the_patience_of_its_session(ends):
+    session = quiet_session(ends[0])
+    asked = []
+    session.patience = lambda seconds: ("lived", seconds)
+    session.command = lambda kind, message, limit: asked.append((kind, limit))
+    session.devices._ask({"facts": True})
+    assert asked == [(Kind.DEVICE, ("lived", devices.PATIENCE))]
 
 
 class ForeignLane:

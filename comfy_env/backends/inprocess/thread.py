@@ -9,6 +9,7 @@ import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
+from comfy_env.process.patience import Patience
 from comfy_env.values import ExitStatus
 from comfy_env.worker import guest
 from comfy_env.worker.interrupts import ThreadInterrupts
@@ -71,8 +72,12 @@ class GuestThread:
         if interrupts is not None:
             interrupts.stop()
         if threading.current_thread() is not self._thread:
-            self._thread.join(seconds)
+            Patience(seconds).wait(self._ends_within)
         return self._status
+
+    def _ends_within(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def close(self) -> None:
         """Close the exit handle; idempotent."""
