@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-LONGEST = 100e-6    # s of one spin
-SOON = 200e-6       # s after which an answer came too late for a spin to have been any use
-MISSES = 4         # spins in vain, after which there are none for now
+LONGEST = 200e-6    # s of one spin
+SOON = 700e-6       # s within which an answer that nobody spun for came quickly: two wake-ups lie in it
+MISSES = 4          # spins in vain, after which there are none for now
 
 _yield: Any = getattr(os, "sched_yield", lambda: None)
 
