@@ -68,4 +68,7 @@ def shadowed(tops: Iterable[str], roots: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _is_module(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(_FORMS) if "." in entry.name else entry.is_dir()
+    """Tell whether it is imported before another of its name; a folder without an `__init__` is not."""
+    if "." in entry.name:
+        return entry.name.endswith(_FORMS)
+    return entry.is_dir() and any(name.startswith("__init__.") for name in os.listdir(entry))

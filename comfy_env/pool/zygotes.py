@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,9 +78,10 @@ class Keeper:
 
     def fork(self, launch: Launch) -> Process | None:
         """Return the launch's worker, forked; None where it must be started plainly."""
-        zygote = self._fit(launch)
+        modules = self.modules()
+        zygote = self._fit(launch, modules)
         patience = Patience(self._seat.env.limits.spawn * PATIENCE)
-        if zygote is None or not patience.wait(zygote.warmed.wait) or not self._may_fork(zygote, launch):
+        if zygote is None or not patience.wait(zygote.warmed.wait) or not self._may_fork(zygote, launch, modules):
             return None
         try:
             process = zygote.fork(launch)
@@ -91,9 +92,9 @@ class Keeper:
         self._seat.log.debug("[%s #%s] forked by zygote %d", self._seat.key, launch.generation, zygote.pid)
         return process
 
-    def _may_fork(self, zygote: Zygote, launch: Launch) -> bool:
+    def _may_fork(self, zygote: Zygote, launch: Launch, modules: Sequence[str]) -> bool:
         """Tell whether a zygote that came to serve has nothing that this launch's worker would have otherwise."""
-        if not zygote.serves or not zygote.is_for(launch, self.modules()):
+        if not zygote.serves or not zygote.is_for(launch, modules):
             return False
         hidden = preloads.shadowed(zygote.loaded, map(Path, launch.import_roots))
         if hidden and hidden != self._hidden:
@@ -106,13 +107,13 @@ class Keeper:
         if self._unproved == generation:
             self._unproved, self._losses = None, 0
 
-    def _fit(self, launch: Launch) -> Zygote | None:
+    def _fit(self, launch: Launch, modules: Sequence[str]) -> Zygote | None:
         """Return the zygote for a launch, made now if there is none."""
         if zygotes.make_of(launch) is None or launch.interpreter == self._barred or self._came_to_nothing(launch):
             return None
         with self._lock:
             old = self._zygote
-            if old is not None and (not old.lives() or old.warmed.is_set() and not (old.serves and old.is_for(launch, self.modules()))):
+            if old is not None and (not old.lives() or old.warmed.is_set() and not (old.serves and old.is_for(launch, modules))):
                 self._zygote, self._old = None, [*self._old, old]
             else:
                 old = None

@@ -44,7 +44,7 @@ def possible() -> bool:
         os.close(os.pidfd_open(os.getpid()))
         inheritance.rights()
         inheritance.told()
-        inheritance.give(os.getpid())
+        inheritance.give(threading.get_native_id())
     except (OSError, KeyError, ValueError) as error:
         log.info("no zygotes here: %s", error)
         return False

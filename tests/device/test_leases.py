@@ -137,6 +137,13 @@ def test_many_small_tensors_travel_as_bytes_and_stay_on_their_device(worker, car
     assert card.exports == exports
 
 
+def test_a_window_on_a_device_that_travels_as_bytes_is_laid_over_its_memory_there(worker, card):
+    shown = card.place(ramp(10), 0)
+    back = worker.value("gpu_guest:echo", [shown.unfold(0, 3, 1), shown.expand(1000, 10)])
+    assert [one.stride() for one in back] == [(1, 1), (0, 1)] and [one.untyped_storage().nbytes() for one in back] == [40, 40]
+    assert torch.equal(back[0].cpu(), ramp(10).unfold(0, 3, 1)) and torch.equal(back[1].cpu(), ramp(10).expand(1000, 10))
+
+
 def test_flags_of_tensors_on_a_device_arrive(worker, card):
     leaf = card.place(ramp(COUNT), 0).requires_grad_(True)
     parameter = torch.nn.Parameter(card.place(ramp(COUNT), 0))

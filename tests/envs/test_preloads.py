@@ -53,6 +53,8 @@ def test_only_what_was_built_here_has_a_list(tmp_path):
 
 def test_a_module_that_a_pack_has_itself_is_left_out(tmp_path):
     (tmp_path / "PIL").mkdir()
+    (tmp_path / "PIL" / "__init__.py").touch()
+    (tmp_path / "torch").mkdir()   # of data: never imported before a module of that name
     (tmp_path / "einops.py").touch()
     assert preloads.not_shadowed(("PIL", "PIL.Image", "einops", "torch"), [tmp_path]) == ("torch",)
 

@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from pathlib import Path
 
 import numpy
@@ -165,6 +166,16 @@ def test_a_hostile_stream_is_refused_and_changes_nothing(host, name):
     assert HITS == []
     assert _state() == before
     assert host.decode(*Ends().guest.encode({"a": [Colour.RED]})) == {"a": [Colour.RED]}
+
+
+def test_a_length_that_is_claimed_takes_no_memory_before_its_bytes_came(host):
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeRefused):
+            host.decode(b"\x80\x05" + TRAP + b"\x96" + (1 << 28).to_bytes(8, "little") + b"x.")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_pieces_these_streams_are_made_of_are_sound(host):

@@ -28,7 +28,9 @@ def test_a_grid_holds_all_that_its_view_shows_and_less_than_it_shows_and_nothing
     if grid is None:
         return
     held = places(grid.sizes, grid.steps)
-    assert seen <= held and max(held) == max(seen) and len(seen) <= np.prod(grid.sizes, dtype=int) == len(held) < np.prod(shape)
+    sent = np.prod(grid.sizes, dtype=int)
+    assert seen <= held and max(held) == max(seen) and len(held) <= sent < np.prod(shape)
+    assert sent <= np.prod([size for size, step in axes if step], dtype=int), "never more than what is shown but for what is shown again"
     memory = np.arange(max(seen) + 1)
     dense = as_strided(memory, grid.sizes, [8 * step for step in grid.steps]).copy()
     assert reach(shape, [0 if size < 2 else step for size, step in zip(shape, grid.strides, strict=True)]) == (0, dense.size - 1)
@@ -49,6 +51,7 @@ def test_a_view_that_shows_every_place_once_needs_no_grid(axes):
     ((5, 4, 3), (0, 0, 1), Grid((3,), (1,), (0, 0, 1))),
     ((4, 5), (0, 0), Grid((), (), (0, 0))),
     ((1 << 40, 1 << 40), (1, 1), Grid(((1 << 41) - 1,), (1,), (1, 1))),
+    ((1000, 3, 2), (0, 1000, 1001), Grid((2, 3), (1001, 1000), (0, 1, 3))),
     ((0, 3), (0, 1), None), ((), (), None), ((3, 4), (4, 1), None), ((3, 4), (1, 3), None),
 ])
 def test_known_views_have_the_smallest_grid(shape, strides, grid):

@@ -128,8 +128,10 @@ class _WaryReader(_PYTHON_READER):
         except pickle._Stop as stop:  # type: ignore[attr-defined]
             return stop.value
 
-    def readinto(self, target: bytearray) -> None:
-        target[:] = self.read(len(target))
+    def load_bytearray8(self) -> None:
+        self.append(bytearray(self.read(int.from_bytes(self.read(8), "little"))))   # as much as came, whatever it claims
+
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
 
     def load_frame(self) -> None:
         self.read(8)

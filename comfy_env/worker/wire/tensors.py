@@ -137,10 +137,10 @@ def readers(load_torch: Load, load_numpy: Load, devices: Callable[[], Optional[D
         torch = load_torch()
         if torch is None:
             return _as_array(load_numpy(), dtype, shape, stride, device, data)
-        tensor = _over(torch, _named(torch, dtype, torch.dtype), shape, stride, data)
+        flat = _flat(torch, _named(torch, dtype, torch.dtype), shape, stride, data)
         if device != "cpu":
-            tensor = _moved(torch, tensor, device, devices())
-        return _flagged(torch, tensor, grad, parameter)
+            flat = _moved(torch, flat, device, devices())   # before the view is laid over it, which may show it more than once
+        return _flagged(torch, flat if stride == (1,) else flat.as_strided(shape, stride), grad, parameter)
 
     def as_lent(dtype: Any, shape: Any, stride: Any, grad: Any, parameter: Any, lent: Any) -> Any:
         torch, end = _needed(load_torch(), f"a tensor of torch.{dtype} on a device"), devices()
@@ -197,13 +197,13 @@ def _check_fit(dtype: Any, itemsize: int, shape: Any, stride: Any, size: int) ->
         raise DecodeFault(f"a tensor of type {dtype}, shape {shape} and stride {stride} does not fit the bytes that came with it")
 
 
-def _over(torch: Any, dtype: Any, shape: Any, stride: Any, data: Any) -> Any:
-    _check_fit(dtype, _itemsize(torch, dtype), shape, stride, memoryview(data).nbytes)
-    if 0 in shape:
-        return torch.empty_strided(shape, stride, dtype=dtype)
+def _flat(torch: Any, dtype: Any, shape: Any, stride: Any, data: Any) -> Any:
+    """Return all of a tensor's memory, which is known to hold what shape and stride show."""
     memory = memoryview(data)
-    flat = torch.frombuffer(bytearray(memory) if memory.readonly else memory, dtype=dtype)
-    return flat if stride == (1,) else flat.as_strided(shape, stride)
+    _check_fit(dtype, _itemsize(torch, dtype), shape, stride, memory.nbytes)
+    if not memory.nbytes:
+        return torch.empty(0, dtype=dtype)
+    return torch.frombuffer(bytearray(memory) if memory.readonly else memory, dtype=dtype)
 
 
 def _moved(torch: Any, tensor: Any, device: Any, devices: Optional[Devices]) -> Any:

@@ -22,36 +22,52 @@ class Grid(NamedTuple):
     strides: tuple[int, ...]
 
 
+class _Level(NamedTuple):
+    """Places ``step`` apart, ``reach`` of them after the first, that these axes of the view look at."""
+
+    step: int
+    reach: int
+    axes: tuple[int, ...]
+
+
 def grid_of(shape: Sequence[int], strides: Sequence[int]) -> Optional[Grid]:
     """Return the grid of a view that shows more than its grid has; None for one that shows every place once, or nothing.
 
     The strides, in whatever unit, are not negative. The grid begins where the view does and ends where it ends.
     """
-    axes = list(zip(shape, strides))  # noqa: B905 - not in Python 3.9
-    levels: list[tuple[int, int]] = []   # a step, and how many of them the grid reaches; each step is beyond all before it
-    for step, size in sorted((step, size) for size, step in axes if size > 1 and step):
-        level = step, size - 1
-        while levels and level[0] <= sum(one * reach for one, reach in levels):
+    levels: list[_Level] = []   # each step is beyond all that those before reach
+    for step, size, axis in sorted((strides[i], size, i) for i, size in enumerate(shape) if size > 1 and strides[i]):
+        level = _Level(step, size - 1, (axis,))
+        while levels and level.step <= sum(one.step * one.reach for one in levels):
             level = _merged(levels.pop(), level)
         levels.append(level)
-    if math.prod(reach + 1 for _, reach in levels) >= math.prod(shape):
+    grid = [one for level in reversed(levels) for one in _cheapest(level, shape, strides)]
+    if math.prod(one.reach + 1 for one in grid) >= math.prod(shape):
         return None
-    levels.reverse()
-    sizes = tuple(reach + 1 for _, reach in levels)
-    return Grid(sizes, tuple(step for step, _ in levels), tuple(_stride(levels, size, step) for size, step in axes))
+    return Grid(tuple(one.reach + 1 for one in grid), tuple(one.step for one in grid), _strides_in(grid, shape, strides))
 
 
-def _merged(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    step = math.gcd(one[0], other[0])
-    return step, (one[0] * one[1] + other[0] * other[1]) // step
+def _merged(one: _Level, other: _Level) -> _Level:
+    step = math.gcd(one.step, other.step)
+    return _Level(step, (one.step * one.reach + other.step * other.reach) // step, one.axes + other.axes)
 
 
-def _stride(levels: list[tuple[int, int]], size: int, step: int) -> int:
-    """Return what an axis of the view steps in a dense copy of the grid; one of a single element keeps its stride."""
-    if size < 2 or not step:
-        return step
-    inner = next(i for i, (one, _) in enumerate(levels) if one <= step)
-    return step // levels[inner][0] * math.prod(reach + 1 for _, reach in levels[inner + 1:])
+def _cheapest(level: _Level, shape: Sequence[int], strides: Sequence[int]) -> list[_Level]:
+    """Return the level, or one for each of its axes where that is less: steps with little in common have most places between them."""
+    if math.prod(shape[axis] for axis in level.axes) > level.reach + 1:
+        return [level]
+    return sorted((_Level(strides[axis], shape[axis] - 1, (axis,)) for axis in level.axes), reverse=True)
+
+
+def _strides_in(grid: list[_Level], shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return what each axis of the view steps in a dense copy of the grid; one of a single element keeps its stride."""
+    found = [step if size < 2 else 0 for size, step in zip(shape, strides)]  # noqa: B905 - not in Python 3.9
+    inner = 1
+    for level in reversed(grid):
+        for axis in level.axes:
+            found[axis] = strides[axis] // level.step * inner
+        inner *= level.reach + 1
+    return tuple(found)
 
 
 def reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
