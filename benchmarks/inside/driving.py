@@ -66,10 +66,14 @@ def wait(handle, seconds):
     return bool(poller.poll(seconds * 1000))
 
 
-def patiently(act, limit):
-    """Run something that may never return on a thread that nobody waits for; raises TimeoutError when the limit is over."""
+def patiently(act, limit, since=lambda: None):
+    """Run something that may never return on a thread that nobody waits for; raises TimeoutError when the limit is over.
+
+    The limit begins when `since` returns.
+    """
     outcome = queue.SimpleQueue()
     threading.Thread(target=_told, args=(act, outcome), daemon=True).start()
+    since()
     try:
         value, error = outcome.get(timeout=limit)
     except queue.Empty:

@@ -185,11 +185,10 @@ def _noticed(driver, mib):
     """Return the seconds from the fault to the caller's error; infinite where none came."""
     with tempfile.TemporaryDirectory() as folder:
         stamp = os.path.join(folder, "stamp")
-        begun = time.monotonic()
         try:
-            patiently(lambda: driver.call("crash", mib=mib, stamp=stamp), NOTICED_WITHIN + mib / 1000)
+            patiently(lambda: driver.call("crash", mib=mib, stamp=stamp), NOTICED_WITHIN, since=lambda: work.noted(stamp))
         except TimeoutError:
-            said(row=f"segv_{mib}", note=f"no error within {time.monotonic() - begun:.0f} s")
+            said(row=f"segv_{mib}", note=f"no error within {time.monotonic() - work.noted(stamp, 0):.0f} s")
             return float("inf")
         except Exception as error:
             seconds = time.monotonic() - work.noted(stamp, 0)
