@@ -49,8 +49,9 @@ class Carrier:
         }
 
     def __call__(self, seat: Seat, turn: Turn) -> None:
-        for effect in turn.effects:
+        for effect in turn.effects[turn.done:]:
             self._ways[type(effect)](seat, effect)
+            turn.done += 1
         before, after = turn.before, turn.after
         was, state = before.row.state, after.row.state
         if was is not state or isinstance(turn.event, events.InterruptWanted) or before.row.activity.asking:

@@ -59,6 +59,17 @@ def kill(house: House, seat: Seat, generation: int, reason: Reason, replaced: bo
     if worker is None or worker.process is None:
         seat.post(events.TreeGone(generation, ExitStatus(note="no process was started")))
         return
+    if worker.ending.acquire(blocking=False):   # else somebody ends it already: told twice after a Ctrl-C
+        try:
+            _end_once(house, seat, worker, reason, replaced)
+        finally:
+            worker.ending.release()
+
+
+def _end_once(house: House, seat: Seat, worker: Worker, reason: Reason, replaced: bool) -> None:
+    generation = worker.generation
+    if worker.closed:
+        return   # it was ended, and that was told
     try:
         status, note = end(worker, seat, reason, replaced)
     except Exception as error:  # a backend's process is somebody else's code, and a kill is answered in any case

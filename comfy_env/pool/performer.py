@@ -32,8 +32,14 @@ class Performer:
             self._jobs.append(job)
             if self._thread is not None:
                 return
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-        _start(self._thread, self._work)
+            thread = self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        try:
+            _start(thread, self._work)
+        except BaseException:   # torn out (Ctrl-C) before the thread ran: whoever comes next must not rely on it
+            with self._lock:
+                if thread.ident is None:
+                    self._thread = None
+            raise
 
     def finish(self, patience: Patience) -> bool:
         """Wait until nothing submitted is left to do, or the patience is over; tell whether it came to that."""

@@ -47,7 +47,7 @@ Carry = Callable[["Seat", "Turn"], None]
 class Turn:
     """One step of the machine and what follows from it; ``thread`` carries its effects out, ``at`` is the lived time of the step.
 
-    It is written down before the machine's value changes; ``taken`` tells that it has.
+    It is written down before the machine's value changes; ``taken`` tells that it has, ``done`` how many effects were carried out.
     """
 
     before: Env
@@ -57,6 +57,7 @@ class Turn:
     at: float
     thread: int
     taken: bool = False
+    done: int = 0
 
 
 @dataclass(eq=False)
@@ -64,7 +65,7 @@ class Worker:
     """The handles of one generation's process. ``receipt`` is how its last release at rest ended, ``receipts`` how many have,
     ``sources`` what may make it stale, ``built`` whether its environment can be built anew under it, ``program`` the line its
     process showed when it joined, ``exit_seen`` how it ended where its backend does not say, ``complained`` whether that was
-    told, ``crashes`` where its faulthandler tells of a crash.
+    told, ``crashes`` where its faulthandler tells of a crash, ``ending`` is held while it is being ended.
     """
 
     generation: int
@@ -90,6 +91,7 @@ class Worker:
     exit_seen: ExitStatus | None = None
     complained: bool = False
     crashes: CrashPipe | None = None
+    ending: threading.Lock = field(default_factory=threading.Lock)
 
     def feed(self, fd: int) -> bool:
         """Read what an output pipe holds now; False at its end. One reader at a time, none after `close_process`."""
@@ -209,7 +211,7 @@ class Seat:
             self._owed.discard(turn)
 
     def _carry_owed(self) -> None:
-        """Carry out, perhaps once more, what this thread owes; each effect may be carried out twice, none of a step not taken."""
+        """Carry out, what this thread owes; the effect it was torn out of is carried out anew, none of a step not taken."""
         me = threading.get_ident()
         for turn in [turn for turn in tuple(self._owed) if turn.thread == me]:
             self._owed.discard(turn)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from comfy_env import CallOptions, EnvPlan, WorkerPool, errors
-from comfy_env.pool import carrier, lanes, seat, tickets
+from comfy_env.pool import carrier, lanes, performer, seat, tickets
 from comfy_env.pool import pool as pools
 from comfy_env.testing.audit import wait_until
 from comfy_env.testing.stage import LIMIT
@@ -60,7 +60,7 @@ def test_callers_that_leave_with_ctrl_c_do_not_park_the_environment(pool, plan):
     assert pool.call(plan, "jobs:add", 1, 1, options=SOON) == 2
 
 
-LINES = {module.__file__ for module in (pools, lanes, tickets, seat, carrier)}
+LINES = {module.__file__ for module in (pools, lanes, tickets, seat, carrier, performer)}
 
 
 class Tear:
