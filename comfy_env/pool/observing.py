@@ -25,28 +25,22 @@ def tell(house: House, seat: Seat) -> None:
         seat.news.clear()
         return
     while seat.news and seat.telling.acquire(blocking=False):
+        seat.told = False
         try:
-            while turn := _next(seat):
-                _announce(house, seat, turn)
+            while seat.news:
+                _announce(house, seat, seat.news.popleft())
         finally:
+            seat.told = True
             seat.telling.release()
-
-
-def _next(seat: Seat) -> Turn | None:
-    with seat.lock:   # between two steps: what is not taken by now never will be
-        while seat.news:
-            turn = seat.news.popleft()
-            if turn.taken:
-                return turn
-    return None
 
 
 def catch_up(house: House, seat: Seat) -> None:
     """Wait until what happened so far is told, so that an observer knows of a call's end when its caller does; `PATIENCE` at the most."""
-    if house.observers:
-        if seat.telling.acquire(timeout=PATIENCE):
-            seat.telling.release()
-        tell(house, seat)
+    if seat.told and not seat.news:
+        return
+    if seat.telling.acquire(timeout=PATIENCE):
+        seat.telling.release()
+    tell(house, seat)
 
 
 def _announce(house: House, seat: Seat, turn: Turn) -> None:

@@ -131,7 +131,7 @@ class Worker:
 class Seat:
     """``workers`` maps a generation to its handles until its death is complete, ``begun`` a running call to the lived time
     it began, where an observer wants to know; ``keeper`` is its zygote's (`pool.zygotes`). ``news`` is what observers were
-    not told yet, oldest first; whoever tells them holds ``telling``.
+    not told yet, oldest first; whoever tells them holds ``telling``, and ``told`` is False.
     """
 
     plan: EnvPlan
@@ -150,6 +150,7 @@ class Seat:
     begun: dict[int, float] = field(default_factory=dict)
     news: deque[Turn] = field(default_factory=deque)
     telling: Any = field(default_factory=threading.RLock)
+    told: bool = True
     _owed: set[Turn] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -199,8 +200,8 @@ class Seat:
         turn = Turn(before, after, event, effects, now, threading.get_ident())
         if effects:
             self._owed.add(turn)   # before the value changes: a step without its effects hangs callers
-        self.news.append(turn)
         self.env, turn.taken = after, True
+        self.news.append(turn)
         if self.watchers and after.row.state is not before.row.state:
             self.changed.notify_all()
         return turn

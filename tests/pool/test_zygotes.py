@@ -331,8 +331,9 @@ class Inheritable:
             pytest.skip("only root can take back what it gave up")
         mask, hangup, less = os.umask(0o022), signal.getsignal(signal.SIGHUP), 4096 if self.core[0] != 4096 else 8192
         os.umask(mask)
+        other = signal.SIG_DFL if hangup == signal.SIG_IGN else signal.SIG_IGN   # nohup had it ignored
         self.states = ((mask, self.core[0], processors, nice, hangup, signal.SIG_UNBLOCK, score),
-                       (mask ^ 0o005, less, {min(processors)}, nice + 3, signal.SIG_IGN, signal.SIG_BLOCK, "77"))
+                       (mask ^ 0o005, less, {min(processors)}, nice + 3, other, signal.SIG_BLOCK, "77"))
 
     def put(self, number: int) -> None:
         mask, size, processors, nice, hangup, block, score = self.states[number]
